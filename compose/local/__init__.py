@@ -1,0 +1,1 @@
+"""Real Kafka and real Postgres from wheels, in one folder."""

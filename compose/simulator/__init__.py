@@ -1,0 +1,1 @@
+"""A provider that can go wrong on one seed, over HTTP."""

@@ -1,0 +1,1 @@
+"""The words: what every record, topic, template, policy and metric is called and may contain."""

@@ -1,0 +1,1 @@
+"""Released templates: catalogue, strict rendering, SMS segments."""

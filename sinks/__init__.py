@@ -1,0 +1,1 @@
+"""Everything that touches a system other than Kafka."""

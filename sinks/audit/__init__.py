@@ -1,0 +1,1 @@
+"""Writes every record of every topic to Postgres, once."""

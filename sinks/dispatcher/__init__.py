@@ -1,0 +1,1 @@
+"""At most one logical submission per intent and channel."""

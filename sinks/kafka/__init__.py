@@ -1,0 +1,1 @@
+"""Plain Kafka clients: consumer, producer, admin."""

@@ -1,0 +1,1 @@
+"""Asks providers what became of a message."""

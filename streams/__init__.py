@@ -1,0 +1,1 @@
+"""The stream processing: pure decisions, the exact engine, the worker."""

@@ -1,0 +1,1 @@
+"""The decisions: pure, no clock, no I/O."""

@@ -1,0 +1,1 @@
+"""Faust made exact: batches, one transaction, fast recovery."""

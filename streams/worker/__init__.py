@@ -1,0 +1,1 @@
+"""The Faust shell: speaks Kafka and nothing else."""
