@@ -1,0 +1,78 @@
+"""What came of a submission, said by the dispatcher.
+
+It must not guess: what was not seen is `unknown`, and stays so until evidence comes.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from schemas.ids import (
+    AccountName,
+    Channel,
+    Count,
+    Digest,
+    FingerprintText,
+    Instant,
+    IntentId,
+    OpaqueToken,
+    RecordId,
+    TemplateRef,
+)
+from schemas.reasons import Reason
+from schemas.record import Record
+
+
+class AttemptState(StrEnum):
+    """`held` and `not_accepted` ask for another order; the others end this submission."""
+
+    PENDING = "pending"
+    ACCEPTED = "accepted"
+    DELIVERED = "delivered"
+    FAILED = "failed"  # the provider refused it for good, by code
+    UNKNOWN = "unknown"  # bytes left us and no usable answer came back
+    NOT_ACCEPTED = "not_accepted"  # known not to be taken: throttled, or no connection
+    HELD = "held"  # nothing was sent, for a reason of ours
+    REFUSED = "refused"  # nothing was sent and nothing will be: suppressed, closed, expired, …
+
+
+# How far a submission is known: a later record of the same submission counts only when it ranks higher.
+ATTEMPT_RANK = {
+    AttemptState.PENDING: 0,
+    AttemptState.HELD: 1,
+    AttemptState.NOT_ACCEPTED: 1,
+    AttemptState.UNKNOWN: 2,
+    AttemptState.ACCEPTED: 3,
+    AttemptState.REFUSED: 4,
+    AttemptState.FAILED: 4,
+    AttemptState.DELIVERED: 5,
+}
+
+
+class Attempt(Record):
+    """One result of one submission (intent, channel, `submission_no`).
+
+    `retry_at_ms` is when another order makes sense (held, not_accepted). `request_digest` is a keyed
+    hash of the rendered request. `unrecorded` says the database was away when this was published.
+    """
+
+    record: Literal["attempt"] = "attempt"
+    version: Literal[1] = 1
+    attempt_id: RecordId
+    intent_id: IntentId
+    channel: Channel
+    submission_no: Count
+    state: AttemptState
+    reason: Reason | None = None
+    retry_at_ms: Instant | None = None
+    provider_account: AccountName
+    message_id: OpaqueToken | None = None
+    fingerprint: FingerprintText | None = None
+    template: TemplateRef
+    request_digest: Digest | None = None
+    claim_id: RecordId | None = None
+    submitted_at_ms: Instant | None = None
+    lease_until_ms: Instant | None = None
+    at_ms: Instant
+    unrecorded: bool = False

@@ -1,0 +1,98 @@
+"""What services publish: an intent, its completion, its cancellation.
+
+It must not hold a destination, a link, a name or a token in clear: those travel in `sealed` only.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from schemas.ids import (
+    Country,
+    FingerprintText,
+    Instant,
+    IntentId,
+    Locale,
+    OpaqueToken,
+    PolicyRef,
+    Purpose,
+    TenantId,
+)
+from schemas.record import Model, Record
+
+VARIABLES_COUNT_MAX = 32
+SEALED_CHARS_MAX = 65_536  # a JWE of 48 KiB of payload: far above any template's variables
+
+VariableName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+Sealed = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*){4}$", max_length=SEALED_CHARS_MAX)
+]
+
+
+class SmsConsent(Model):
+    """That the person agreed to SMS, since when, and under which text."""
+
+    granted_at_ms: Instant
+    text_ref: OpaqueToken
+
+
+class IntentRequested(Record):
+    """One thing a service wants one person to learn: one id, one deadline, one expiry, for ever.
+
+    Instants are whole milliseconds since the epoch, UTC; deadline < expiry. `country` is the ISO
+    3166-1 code of the phone number. `variables` are the names of the sealed variables.
+    """
+
+    record: Literal["intent_requested"] = "intent_requested"
+    version: Literal[1] = 1
+    intent_id: IntentId
+    tenant: TenantId
+    purpose: Purpose
+    policy: PolicyRef
+    locale: Locale
+    country: Country | None = None
+    email_fingerprint: FingerprintText
+    sms_fingerprint: FingerprintText | None = None
+    sms_consent: SmsConsent | None = None
+    challenge_ref: OpaqueToken
+    subject_key: FingerprintText | None = None
+    variables: Annotated[tuple[VariableName, ...], Field(max_length=VARIABLES_COUNT_MAX)]
+    requested_at_ms: Instant
+    deadline_ms: Instant
+    expiry_ms: Instant
+    sealed: Sealed
+
+    @model_validator(mode="after")
+    def _deadline_before_expiry(self) -> Self:
+        if self.deadline_ms >= self.expiry_ms:
+            raise ValueError("deadline_ms must be before expiry_ms")
+        if self.email_fingerprint.split(".")[1] != "e":
+            raise ValueError("email_fingerprint must be of channel e")
+        if self.sms_fingerprint is not None:
+            if self.sms_fingerprint.split(".")[1] != "s":
+                raise ValueError("sms_fingerprint must be of channel s")
+            if self.country is None:
+                raise ValueError("country is required with sms_fingerprint")
+        return self
+
+
+class IntentCompleted(Record):
+    """The person did the thing. Only an explicit act by a person completes (case F39)."""
+
+    record: Literal["intent_completed"] = "intent_completed"
+    version: Literal[1] = 1
+    intent_id: IntentId
+    completed_at_ms: Instant
+    source: OpaqueToken
+
+
+class IntentCancelled(Record):
+    """The service no longer wants the person to learn it."""
+
+    record: Literal["intent_cancelled"] = "intent_cancelled"
+    version: Literal[1] = 1
+    intent_id: IntentId
+    cancelled_at_ms: Instant
+    source: OpaqueToken

@@ -1,0 +1,1 @@
+"""Released policies: one folder a purpose, one file a version. Released files never change."""
