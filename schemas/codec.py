@@ -22,7 +22,7 @@ _POINTER_CHARS_MAX = 120
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """Why a record could not be used. `pointer` names fields only (RFC 6901); `size` is bytes of the value."""
+    """Why a record could not be used: `pointer` names fields only (RFC 6901), `size` is in bytes."""
 
     reason: Reason
     pointer: str = ""
@@ -33,7 +33,8 @@ class Undecodable:
 def _adapter(records: tuple[type[Record], ...]) -> TypeAdapter[Any]:
     if len(records) == 1:
         return TypeAdapter(records[0])
-    return TypeAdapter(Annotated[Union[records], Field(discriminator="record")])  # noqa: UP007
+    union: Any = Annotated[Union[records], Field(discriminator="record")]  # noqa: UP007
+    return TypeAdapter(union)
 
 
 _ADAPTERS = {kind: _adapter(topic.records).validator for kind, topic in TOPICS.items()}

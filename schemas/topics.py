@@ -179,7 +179,7 @@ WORKER_INPUTS = (_K.INTENTS, _K.ATTEMPTS, _K.OBSERVATIONS, _K.TICKS, _K.INSTRUCT
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """Full names under one prefix. Tests and exports use other prefixes; `replay.` is never dispatched from."""
+    """Full names under one prefix; tests use others, and nothing is dispatched from `replay.`."""
 
     prefix: str = PREFIX
     _names: dict[TopicKind, str] = field(init=False, repr=False)
