@@ -105,6 +105,11 @@ class Reason(StrEnum):
         ReasonClass.PROGRESS,
         "Neither look-up nor key can settle a lost answer; the policy chose to wait.",
     )
+    EXTENDED = (
+        "extended",
+        ReasonClass.PROGRESS,
+        "No submission of the e-mail is known at the deadline; the policy gives it bounded extra time.",
+    )
     RELEASED = "released", ReasonClass.PROGRESS, "A hold ended and the order was given again."
     NEEDLESS_FALLBACK = (
         "needless_fallback",
@@ -154,7 +159,7 @@ class Reason(StrEnum):
     )
     SUBMISSIONS_SPENT = (
         "submissions_spent",
-        ReasonClass.RECIPIENT,
+        ReasonClass.POLICY,
         "The submission budget of this channel is used up.",
     )
 

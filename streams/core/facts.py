@@ -1,0 +1,172 @@
+"""What attempts and observations change in what is known of a channel, and whether they change anything.
+
+It must not move a phase or order a thing; `streams.core.machine` looks at the facts afterwards.
+"""
+
+from __future__ import annotations
+
+from schemas.attempt import ATTEMPT_RANK, Attempt, AttemptState
+from schemas.decision import Evidence, Looked
+from schemas.observation import LookupAnswer, Observation, ProviderState
+from schemas.reasons import Reason, ReasonClass
+from streams.core.acts import channel_policy, last_useful_ms, policy_of, schedule_poll, track_of
+from streams.core.draft import Draft
+from streams.core.evidence import earliest, join, stronger
+from streams.core.schedule import hold_delay_ms, resubmit_delay_ms
+from streams.core.state import Track
+
+_STRONG = frozenset({AttemptState.ACCEPTED, AttemptState.DELIVERED})
+_TOLD = frozenset({LookupAnswer.ANSWERED, LookupAnswer.NOT_FOUND})
+_OF_STATE = {
+    ProviderState.ACCEPTED: Reason.IN_FLIGHT,
+    ProviderState.DELIVERED: Reason.DELIVERED,
+    ProviderState.FAILED_TEMPORARY: Reason.TEMPORARY_FAILURE,
+    ProviderState.UNKNOWN: Reason.UNKNOWN_TOKEN,
+}
+
+
+def take_attempt(draft: Draft, attempt: Attempt) -> bool:
+    """Whether the attempt says something new; then the track knows it and the evidence is noted."""
+    track = track_of(draft.state, attempt.channel)
+    if track is None or not 1 <= attempt.submission_no <= track.submission_no:
+        return False
+    older = attempt.submission_no < track.submission_no
+    if older and (attempt.state not in _STRONG or track.facts.accepted_ms):
+        return False  # the order that followed already answers it
+    if not older and ATTEMPT_RANK[attempt.state] <= ATTEMPT_RANK[track.state]:
+        return False
+    draft.evidence = Evidence(
+        channel=attempt.channel,
+        submission_no=attempt.submission_no,
+        says=attempt.state.value,
+        reason=attempt.reason,
+        observed_at_ms=attempt.at_ms,
+        source=draft.input.trigger,
+    )
+    first_word = track.state is AttemptState.PENDING
+    track.state = attempt.state
+    track.reason = attempt.reason or track.reason
+    track.account = attempt.provider_account
+    if attempt.state not in (AttemptState.HELD, AttemptState.REFUSED):
+        track.holds = 0
+        track.real_submissions += first_word
+    _take_state(draft, track, attempt)
+    return True
+
+
+def _take_state(draft: Draft, track: Track, attempt: Attempt) -> None:
+    facts = track.facts
+    match attempt.state:
+        case AttemptState.ACCEPTED | AttemptState.DELIVERED | AttemptState.UNKNOWN:
+            track.submitted_ms = earliest(track.submitted_ms, attempt.submitted_at_ms or attempt.at_ms)
+            track.message_id = track.message_id or attempt.message_id
+            track.lease_until_ms = attempt.lease_until_ms or 0
+            track.retry_ms = 0
+            if attempt.state is not AttemptState.UNKNOWN:
+                facts.accepted_ms = earliest(facts.accepted_ms, attempt.at_ms)
+            if attempt.state is AttemptState.DELIVERED:
+                facts.delivered_ms = earliest(facts.delivered_ms, attempt.at_ms)
+        case AttemptState.FAILED | AttemptState.REFUSED:
+            if attempt.reason is not None and attempt.reason.reason_class is ReasonClass.RECIPIENT:
+                facts.failed_ms = earliest(facts.failed_ms, attempt.at_ms)
+                facts.failed_reason = stronger(facts.failed_reason, attempt.reason)
+                track.suppressed = True  # the dispatcher wrote it with the result
+        case AttemptState.HELD | AttemptState.NOT_ACCEPTED:
+            if draft.state.closed is None:
+                track.retry_ms = _retry_ms(draft, track, attempt)
+
+
+def _retry_ms(draft: Draft, track: Track, attempt: Attempt) -> int:
+    """When to order again; never past the last useful instant (0: not at all)."""
+    if attempt.state is AttemptState.HELD:
+        own = hold_delay_ms(track.holds)
+        track.holds += 1
+    else:
+        first = channel_policy(policy_of(draft), attempt.channel).resubmit_after_ms
+        own = resubmit_delay_ms(first, track.submission_no, seed=attempt.attempt_id)
+    at = draft.now_ms + own if attempt.retry_at_ms is None else max(draft.now_ms + 1, attempt.retry_at_ms)
+    return at if at < last_useful_ms(draft.state, policy_of(draft)) else 0
+
+
+def take_observation(draft: Draft, seen: Observation) -> bool:
+    """Whether the observation changes what is known, or answers the look-up that is outstanding."""
+    state, track = draft.state, track_of(draft.state, seen.channel)
+    if track is None or seen.submission_no > track.submission_no:
+        return False
+    joined = join(track.facts, seen)
+    answers = bool(track.asked_until_ms) and seen.poll_no == track.poll_no
+    if joined == track.facts and not answers:
+        return False
+    news = joined != track.facts
+    track.facts = joined
+    draft.evidence = _evidence(draft, seen)
+    if seen.answer is LookupAnswer.ANSWERED:
+        _resolve(track, seen)
+    elif seen.answer is LookupAnswer.NOT_FOUND:
+        _not_found(draft, track, seen)
+    if answers and state.closed is None:
+        _answered(draft, track, seen)
+    draft.because(_reason(seen) if news or answers else Reason.LATE_EVIDENCE)
+    return True
+
+
+def _evidence(draft: Draft, seen: Observation) -> Evidence:
+    says = seen.provider_state.value if seen.provider_state is not None else seen.answer.value
+    return Evidence(
+        channel=seen.channel,
+        submission_no=seen.submission_no,
+        says=says,
+        reason=seen.reason,
+        raw_token=seen.raw_token,
+        observed_at_ms=seen.observed_at_ms,
+        source=draft.input.trigger,
+    )
+
+
+def _reason(seen: Observation) -> Reason:
+    if seen.answer is LookupAnswer.NOT_FOUND:
+        return Reason.NOT_FOUND_YET
+    if seen.answer is not LookupAnswer.ANSWERED or seen.provider_state is None:
+        return Reason.LOOKUP_FAILED
+    if seen.provider_state is ProviderState.FAILED_PERMANENT:
+        return seen.reason or Reason.PERMANENT_BOUNCE
+    return _OF_STATE[seen.provider_state]
+
+
+def _resolve(track: Track, seen: Observation) -> None:
+    """The provider knows the message: whatever was unknown about its acceptance is known now."""
+    if track.state is not AttemptState.DELIVERED:
+        track.state = AttemptState.ACCEPTED
+    track.submitted_ms = track.submitted_ms or seen.observed_at_ms
+    track.message_id = track.message_id or seen.message_id
+    track.retry_ms = 0
+
+
+def _not_found(draft: Draft, track: Track, seen: Observation) -> None:
+    """Counts only for a lost answer, after the lease and the provider's visibility delay."""
+    visible = max(track.lease_until_ms, track.submitted_ms) + draft.capabilities(track).visibility_delay_ms
+    if track.state is AttemptState.UNKNOWN and seen.observed_at_ms >= visible:
+        track.state, track.reason = AttemptState.NOT_ACCEPTED, Reason.NOT_FOUND
+        if draft.state.closed is None:
+            track.retry_ms = draft.now_ms
+        draft.because(Reason.NOT_FOUND)
+
+
+def _answered(draft: Draft, track: Track, seen: Observation) -> None:
+    """The outstanding look-up is answered, one way or another: count it and plan the next."""
+    state, policy = draft.state, policy_of(draft)
+    track.asked_until_ms = 0
+    if seen.answer in _TOLD:
+        track.answers += 1
+        track.stage_answers += 1
+        track.last_answer_ms = draft.now_ms
+        if track.stage_answers >= channel_policy(policy, seen.channel).poll.answers_max:
+            track.budget_spent = True
+    if state.look_poll_no and state.look_poll_no == track.poll_no and seen.channel == "email":
+        if seen.answer in _TOLD:
+            state.looked = Looked.ANSWERED
+        if state.claim_due_ms:
+            state.claim_due_ms = draft.now_ms
+    schedule_poll(draft, seen.channel)
+    if seen.paused_until_ms is not None and track.next_poll_ms:
+        track.next_poll_ms = max(track.next_poll_ms, seen.paused_until_ms)

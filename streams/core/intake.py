@@ -1,0 +1,148 @@
+"""What becomes of a request, and of facts that come before it.
+
+It must not order anything by itself but the one e-mail; the machine's other moves are not its business.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from schemas.decision import InputKind
+from schemas.ids import Channel
+from schemas.intent import IntentRequested
+from schemas.policy import Policy
+from schemas.reasons import Reason, ReasonClass
+from streams.core import due
+from streams.core.acts import close, finish, order_submission
+from streams.core.draft import Draft, Input
+from streams.core.effects import Fate, GivenUp, Step
+from streams.core.schedule import hold_delay_ms
+from streams.core.state import EARLY_FACTS_MAX, EarlyFact, IntentState, Track
+
+REQUEST_AHEAD_MS_MAX = 300_000  # a publisher's clock may run 5 min ahead of the log, not more
+EARLY_AGE_MS_MAX = 600_000  # an outbox delivers within minutes; 10 min of parking is already a fault
+UNKNOWN_POLICY_WINDOW_MS = 60_000  # the least useful window assumed while the policy is unknown
+
+_CLEAR = {"sealed"}
+
+
+def digest_of(request: IntentRequested) -> str:
+    """128 bits of SHA-256 over the clear fields: the same request sealed again has the same digest."""
+    clear = request.__pydantic_serializer__.to_json(request, exclude=_CLEAR, exclude_none=True)
+    return sha256(clear).hexdigest()[:32]
+
+
+def sealed_digest_of(request: IntentRequested) -> str:
+    return sha256(request.sealed.encode()).hexdigest()[:16]
+
+
+def park(state: IntentState | None, given: Input, draft: Draft) -> Step:
+    """Keep a fact whose intent was not seen; bounded per intent, completions are given up last."""
+    fact = EarlyFact(
+        given.kind.value,
+        given.value,
+        given.trigger.topic,
+        given.trigger.partition,
+        given.trigger.offset,
+        given.at_ms,
+    )
+    new = draft.state
+    if any((f.kind, f.value) == (fact.kind, fact.value) for f in new.early):
+        return draft.absorbed(state)
+    new.early.append(fact)
+    if len(new.early) > EARLY_FACTS_MAX:
+        worst = min(new.early, key=lambda f: (_ends_early(f), f.at_ms))
+        new.early.remove(worst)
+        draft.given_up.append(GivenUp(worst, Reason.PARKING_FULL))
+    if not new.forget_ms:
+        new.forget_ms = draft.now_ms + EARLY_AGE_MS_MAX
+    due.arm(new, draft.policy)
+    return draft.remembered(Fate.PARKED)
+
+
+def give_up(state: IntentState, draft: Draft) -> Step:
+    """The intent never came: every parked fact becomes a dead letter, and nothing is remembered."""
+    return Step(
+        Fate.ABSORBED,
+        None,
+        draft.input.trigger,
+        given_up=[GivenUp(f, Reason.ORPHAN_EXPIRED) for f in state.early],
+    )
+
+
+def _ends_early(fact: EarlyFact) -> bool:
+    return fact.kind in (InputKind.COMPLETION.value, InputKind.CANCELLATION.value)
+
+
+def take(request: IntentRequested, draft: Draft) -> Step:
+    """The first request of this id: remember it, check it, order its e-mail or end it."""
+    state = draft.state
+    state.request_digest = digest_of(request)
+    state.sealed_digest = sealed_digest_of(request)
+    state.tenant, state.purpose, state.policy = request.tenant, request.purpose, request.policy
+    state.locale, state.country = request.locale, request.country
+    state.email_fingerprint, state.sms_fingerprint = request.email_fingerprint, request.sms_fingerprint
+    state.sms_consent = request.sms_consent is not None
+    state.variables = request.variables
+    state.requested_ms = request.requested_at_ms
+    state.deadline_ms, state.expiry_ms = request.deadline_ms, request.expiry_ms
+    draft.policy = draft.context.policies.get(request.policy)
+    draft.keep_sealed = True
+    for fact in state.early:
+        if _ends_early(fact):
+            done = Reason.COMPLETED if fact.kind == InputKind.COMPLETION.value else Reason.CANCELLED
+            draft.because(done)
+            close(draft, done)
+            return finish(draft)
+    start(draft)
+    return finish(draft)
+
+
+def start(draft: Draft) -> None:
+    """Order the e-mail, hold, or end; also when a held intake is tried again."""
+    state, policy = draft.state, draft.policy
+    problem = _problem(draft, policy)
+    state.intake_due_ms = 0
+    if problem is None and policy is not None:
+        state.hold_reason, state.hold_count = None, 0
+        state.template = policy.template
+        state.email = Track(account=policy.email.account)
+        state.claim_due_ms = state.deadline_ms
+        order_submission(draft, Channel.EMAIL)
+        draft.because(Reason.INTAKE)
+    elif problem is not None and problem.reason_class is ReasonClass.OURS:
+        hold_anew = state.hold_reason is not problem
+        state.hold_count = 0 if hold_anew else state.hold_count + 1
+        state.hold_reason = problem
+        state.intake_due_ms = min(draft.now_ms + hold_delay_ms(state.hold_count), state.expiry_ms)
+        if hold_anew:
+            draft.because(problem)
+        else:
+            draft.silent = True
+    elif problem is not None:
+        draft.because(problem)
+        close(draft, problem)
+
+
+def _problem(draft: Draft, policy: Policy | None) -> Reason | None:
+    """Why this request cannot start now; class ours means later, class intent means never."""
+    state, now = draft.state, draft.now_ms
+    window = UNKNOWN_POLICY_WINDOW_MS if policy is None else policy.bounds.min_useful_window_ms
+    if now >= state.expiry_ms or (policy is not None and state.expiry_ms <= now + window):
+        return Reason.EXPIRED_AT_INTAKE
+    if policy is None:
+        return Reason.POLICY_UNKNOWN
+    if policy.purpose != state.purpose:
+        return Reason.PURPOSE_MISMATCH
+    bounds, asked = policy.bounds, state.requested_ms
+    fits = (
+        asked <= now + REQUEST_AHEAD_MS_MAX
+        and bounds.deadline_ms_min <= state.deadline_ms - asked <= bounds.deadline_ms_max
+        and state.expiry_ms - asked <= bounds.expiry_ms_max
+        and state.deadline_ms < state.expiry_ms - window
+    )
+    if not fits:
+        return Reason.OUT_OF_BOUNDS
+    if policy.email.account not in draft.context.accounts:
+        return Reason.ACCOUNT_UNKNOWN
+    return draft.context.template_problem(policy.template, state.variables)

@@ -1,0 +1,148 @@
+"""What is remembered of one intent between two inputs, small enough to keep for every live intent.
+
+It must not hold the sealed payload (table `sealed`) or anything a log must not show.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Final
+
+import msgspec
+
+from schemas.attempt import AttemptState
+from schemas.decision import CloseKind, Looked, Phase
+from schemas.reasons import Reason
+
+STATE_VERSION: Final = 1
+EARLY_FACTS_MAX: Final = 16  # per intent: 2 channels × 5 results + completion, cancellation and slack
+NEVER: Final = 0
+
+
+class Facts(msgspec.Struct, omit_defaults=True):
+    """Evidence about one channel as a join: any order of the same observations gives the same value.
+
+    Each instant is the earliest at which we learnt it (ms); 0 means never. `failed_reason` is the
+    greatest by code, so that it does not depend on order either; a reason is never erased.
+    """
+
+    accepted_ms: int = NEVER
+    delivered_ms: int = NEVER
+    failed_ms: int = NEVER
+    failed_reason: Reason | None = None
+    temporary_ms: int = NEVER
+    unknown_ms: int = NEVER
+    raw_token: str = ""
+
+
+class Track(msgspec.Struct, omit_defaults=True):
+    """One channel of one intent: what was ordered, what came of it, what is asked when."""
+
+    account: str
+    first_ordered_ms: int = NEVER
+    submission_no: int = 0  # the last one ordered
+    ordered_ms: int = NEVER
+    state: AttemptState = AttemptState.PENDING  # of the last submission
+    reason: Reason | None = None
+    real_submissions: int = 0  # those that reached, or may have reached, the provider
+    submitted_ms: int = NEVER  # the first that may have been accepted
+    lease_until_ms: int = NEVER
+    message_id: str | None = None
+    retry_ms: int = NEVER  # when the next submission is due
+    risked: bool = False
+    holds: int = 0  # in a row
+    facts: Facts = msgspec.field(default_factory=Facts)
+    poll_no: int = 0
+    stage_polls: int = 0
+    stage_answers: int = 0
+    answers: int = 0
+    asked_until_ms: int = NEVER  # a look-up is outstanding until then
+    next_poll_ms: int = NEVER
+    last_answer_ms: int = NEVER
+    budget_spent: bool = False
+    suppressed: bool = False
+
+
+class EarlyFact(msgspec.Struct, omit_defaults=True):
+    """A fact that came before its intent: its canonical bytes and where it lies."""
+
+    kind: str
+    value: bytes
+    topic: str
+    partition: int
+    offset: int
+    at_ms: int
+
+
+class IntentState(msgspec.Struct, omit_defaults=True):
+    """`request_digest` empty: no request was read yet, only early facts. `closed` set: a stub."""
+
+    intent_id: str
+    v: int = STATE_VERSION
+    seq: int = 0
+    prev_digest: str = ""
+    last_now_ms: int = NEVER
+    phase: Phase = Phase.EMAIL_PENDING
+    closed: CloseKind | None = None
+    request_digest: str = ""
+    sealed_digest: str = ""
+    tenant: str = ""
+    purpose: str = ""
+    policy: str = ""
+    template: str = ""
+    locale: str = ""
+    country: str | None = None
+    email_fingerprint: str = ""
+    sms_fingerprint: str | None = None
+    sms_consent: bool = False
+    variables: tuple[str, ...] = ()
+    requested_ms: int = NEVER
+    deadline_ms: int = NEVER
+    expiry_ms: int = NEVER
+    forget_ms: int = NEVER
+    email: Track | None = None
+    sms: Track | None = None
+    claim_due_ms: int = NEVER  # when to try the SMS claim; never once it was claimed or refused
+    claimed_ms: int = NEVER
+    sms_refused: Reason | None = None
+    looked: Looked | None = None
+    look_poll_no: int = 0  # the look-up that decides
+    extended: bool = False
+    hold_reason: Reason | None = None
+    hold_controls_offset: int = -2
+    hold_count: int = 0
+    intake_due_ms: int = NEVER  # held at intake until then: policy or template unknown
+    quarantined: bool = False
+    completed: bool = False  # also when it came after another end
+    needless: bool = False
+    overlap: bool = False
+    early: list[EarlyFact] = msgspec.field(default_factory=list)
+    due_ms: int = NEVER
+    due_latest_ms: int = NEVER
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(IntentState)
+
+
+def to_bytes(state: IntentState) -> bytes:
+    """Deterministic: declared order, defaults left out."""
+    return _encoder.encode(state)
+
+
+def from_bytes(value: bytes) -> IntentState:
+    """Raises `msgspec.ValidationError` for a row this version cannot read."""
+    return _decoder.decode(value)
+
+
+def working_copy(state: IntentState) -> IntentState:
+    """A copy whose tracks may be changed without touching the original."""
+    new = copy.copy(state)
+    for name in ("email", "sms"):
+        track = getattr(new, name)
+        if track is not None:
+            track = copy.copy(track)
+            track.facts = copy.copy(track.facts)
+            setattr(new, name, track)
+    new.early = list(new.early)
+    return new

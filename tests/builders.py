@@ -1,0 +1,288 @@
+"""Builders: valid records with one thing changed, and a driver that plays inputs through the real core.
+
+It must not hold an expectation; those are in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas.accounts import Account, Capabilities
+from schemas.attempt import Attempt, AttemptState
+from schemas.control import Controls
+from schemas.decision import Decision, InputKind
+from schemas.ids import Channel
+from schemas.instruction import Instruction, InstructionAction
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, SmsConsent
+from schemas.observation import LookupAnswer, Observation, ProviderState
+from schemas.policy import Policy, parse, released, table
+from schemas.reasons import Reason
+from schemas.record import Coordinates, Record
+from schemas.tick import Tick
+from streams.core.draft import Context, Input
+from streams.core.effects import DispatchOrder, LookupOrder, Step, SuppressionOrder
+from streams.core.machine import steps
+from streams.core.state import IntentState, from_bytes, to_bytes
+
+T0 = 1_790_000_000_000  # 2026-09-21T14:13:20Z; the instant every test intent is requested
+ID = "int-0001-test"
+EMAIL_FP = "k1.e." + "a" * 32
+SMS_FP = "k1.s." + "b" * 32
+SEALED = "eyJhbGciOiJub25lIn0..AAAA.BBBB.CCCC"
+DEADLINE_MS = 60_000
+EXPIRY_MS = 900_000
+
+FULL = Capabilities(
+    idempotent_submit=True,
+    idempotency_window_ms=82_800_000,
+    lookup_by_message_id=True,
+    lookup_by_reference=True,
+    visibility_delay_ms=2_000,
+)
+
+POLICY_TEXT = """
+policy = "password_reset:v7"
+purpose = "password_reset"
+urgency = "urgent"
+template = "password_reset:v1"
+fresh_ms = 10000
+look_wait_ms = 3000
+claim_hold_ms_max = 5000
+late_evidence_ms = 600000
+[bounds]
+deadline_ms_min = 1000
+deadline_ms_max = 600000
+expiry_ms_max = 3600000
+min_useful_window_ms = 30000
+[email]
+account = "mail-a"
+[email.poll]
+initial_ms = 5000
+interval_ms_max = 60000
+answers_max = 20
+answer_within_ms = 15000
+[sms]
+account = "text-a"
+allowed = true
+countries = ["GB", "US"]
+[sms.poll]
+initial_ms = 5000
+interval_ms_max = 60000
+answers_max = 20
+answer_within_ms = 15000
+"""
+
+
+def policy(**changes: Any) -> Policy:
+    """The policy of the tests with top-level fields changed; `sms__allowed=False` reaches inside."""
+    found = parse(POLICY_TEXT, name="test").model_dump()
+    for name, value in changes.items():
+        place, *inner = name.split("__")
+        if inner:
+            found[place][inner[0]] = value
+        else:
+            found[place] = value
+    return Policy.model_validate(found, strict=False)
+
+
+def account(name: str, channel: Channel, capabilities: Capabilities = FULL) -> Account:
+    return Account(name=name, provider="simulated", channel=channel, capabilities=capabilities)
+
+
+def context(
+    *policies: Policy,
+    mail: Capabilities = FULL,
+    text: Capabilities = FULL,
+    controls: Controls | None = None,
+    template_problem: Reason | None = None,
+) -> Context:
+    accounts = [account("mail-a", Channel.EMAIL, mail), account("text-a", Channel.SMS, text)]
+    return Context(
+        policies=table(policies or (policy(),)) | dict(released()),
+        accounts={a.name: a for a in accounts},
+        controls=controls or Controls(),
+        template_problem=lambda _template, _names: template_problem,
+    )
+
+
+def request(**changes: Any) -> IntentRequested:
+    fields: dict[str, Any] = {
+        "intent_id": ID,
+        "tenant": "tenant-0001",
+        "purpose": "password_reset",
+        "policy": "password_reset:v7",
+        "locale": "en",
+        "country": "GB",
+        "email_fingerprint": EMAIL_FP,
+        "sms_fingerprint": SMS_FP,
+        "sms_consent": SmsConsent(granted_at_ms=T0 - 1000, text_ref="consent-3"),
+        "challenge_ref": "ch-1",
+        "variables": ("link", "name"),
+        "requested_at_ms": T0,
+        "deadline_ms": T0 + DEADLINE_MS,
+        "expiry_ms": T0 + EXPIRY_MS,
+        "sealed": SEALED,
+    }
+    return IntentRequested.model_validate(fields | changes)
+
+
+def completed(at: int, **changes: Any) -> IntentCompleted:
+    fields: dict[str, Any] = {"intent_id": ID, "completed_at_ms": T0 + at, "source": "reset-form"}
+    return IntentCompleted.model_validate(fields | changes)
+
+
+def cancelled(at: int, **changes: Any) -> IntentCancelled:
+    fields: dict[str, Any] = {"intent_id": ID, "cancelled_at_ms": T0 + at, "source": "service"}
+    return IntentCancelled.model_validate(fields | changes)
+
+
+def attempt(at: int, state: AttemptState, channel: Channel = Channel.EMAIL, **changes: Any) -> Attempt:
+    number = changes.get("submission_no", 1)
+    fields: dict[str, Any] = {
+        "attempt_id": f"{ID}:{channel.value}:{number}:{state.value}",
+        "intent_id": ID,
+        "channel": channel,
+        "submission_no": number,
+        "state": state,
+        "provider_account": "mail-a" if channel is Channel.EMAIL else "text-a",
+        "template": "password_reset:v1",
+        "submitted_at_ms": T0 + at,
+        "at_ms": T0 + at,
+    }
+    if state is AttemptState.ACCEPTED:
+        fields["message_id"] = f"m-{channel.value}"
+    return Attempt.model_validate(fields | changes)
+
+
+def observation(
+    at: int, state: ProviderState | None, channel: Channel = Channel.EMAIL, **changes: Any
+) -> Observation:
+    number, poll = changes.get("submission_no", 1), changes.get("poll_no", 1)
+    fields: dict[str, Any] = {
+        "observation_id": f"{ID}:{channel.value}:{number}:{poll}",
+        "intent_id": ID,
+        "channel": channel,
+        "submission_no": number,
+        "poll_no": poll,
+        "answer": LookupAnswer.ANSWERED,
+        "provider_state": state,
+        "provider_account": "mail-a" if channel is Channel.EMAIL else "text-a",
+        "observed_at_ms": T0 + at,
+    }
+    return Observation.model_validate(fields | changes)
+
+
+def tick(at: int, **changes: Any) -> Tick:
+    fields: dict[str, Any] = {
+        "intent_id": ID,
+        "due_ms": T0 + at,
+        "emitted_at_ms": T0 + at,
+        "evidence_until_ms": T0 + at,
+        "generation": 1,
+    }
+    return Tick.model_validate(fields | changes)
+
+
+def instruction(at: int, action: InstructionAction) -> Instruction:
+    return Instruction(
+        instruction_id=f"ins-{at}",
+        intent_id=ID,  # type: ignore[arg-type]
+        action=action,
+        operator="op-1",
+        why="as agreed with support",
+        at_ms=T0 + at,
+    )
+
+
+KINDS = {
+    "intent_requested": InputKind.REQUEST,
+    "intent_completed": InputKind.COMPLETION,
+    "intent_cancelled": InputKind.CANCELLATION,
+    "attempt": InputKind.ATTEMPT,
+    "observation": InputKind.OBSERVATION,
+    "tick": InputKind.TICK,
+    "instruction": InputKind.INSTRUCTION,
+}
+
+
+@dataclass
+class Play:
+    """Plays inputs of one intent through the real core; state goes through its bytes each time."""
+
+    context: Context
+    state_bytes: bytes | None = None
+    offset: int = 0
+    steps: list[Step] = field(default_factory=list)
+
+    def give(self, at: int, record: Record) -> list[Step]:
+        """One record, appended to the log at T0 + `at` ms."""
+        given = Input(
+            record,
+            KINDS[record.record],  # type: ignore[attr-defined]
+            Coordinates(topic="backstop.test", partition=0, offset=self.offset),
+            T0 + at,
+            record.to_bytes(),
+        )
+        self.offset += 1
+        found = steps(self.state, given, self.context)
+        last = found[-1].state
+        self.state_bytes = None if last is None else to_bytes(last)
+        self.steps += found
+        return found
+
+    def until(self, at: int, limit: int = 500) -> None:
+        """Give every tick that falls due up to T0 + `at`, as the timer would."""
+        for _ in range(limit):
+            state = self.state
+            if state is None or not state.due_ms or state.due_ms > T0 + at:
+                return
+            due = max(state.due_ms, state.last_now_ms) - T0
+            self.give(due, tick(due))
+        raise AssertionError("ticks without end")
+
+    @property
+    def state(self) -> IntentState | None:
+        return None if self.state_bytes is None else from_bytes(self.state_bytes)
+
+    @property
+    def live(self) -> IntentState:
+        state = self.state
+        assert state is not None
+        return state
+
+    @property
+    def decisions(self) -> list[Decision]:
+        return [s.decision for s in self.steps if s.decision is not None]
+
+    @property
+    def reasons(self) -> list[Reason]:
+        return [d.reason for d in self.decisions]
+
+    @property
+    def dispatches(self) -> list[DispatchOrder]:
+        return [d for s in self.steps for d in s.dispatches]
+
+    @property
+    def lookups(self) -> list[LookupOrder]:
+        return [d for s in self.steps for d in s.lookups]
+
+    @property
+    def suppressions(self) -> list[SuppressionOrder]:
+        return [d for s in self.steps for d in s.suppressions]
+
+    def sent(self, channel: Channel) -> int:
+        return sum(d.channel is channel for d in self.dispatches)
+
+
+def play(*inputs: tuple[int, Record], ctx: Context | None = None) -> Play:
+    """A new intent, requested at T0, and these inputs; no ticks but those given."""
+    game = Play(ctx or context())
+    for at, record in inputs:
+        game.give(at, record)
+    return game
+
+
+def started(ctx: Context | None = None, extra: Iterable[tuple[int, Record]] = (), **changes: Any) -> Play:
+    return play((0, request(**changes)), *extra, ctx=ctx)
