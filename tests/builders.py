@@ -223,7 +223,6 @@ class Play:
             KINDS[record.record],  # type: ignore[attr-defined]
             Coordinates(topic="backstop.test", partition=0, offset=self.offset),
             T0 + at,
-            record.to_bytes(),
         )
         self.offset += 1
         found = steps(self.state, given, self.context)

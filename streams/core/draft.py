@@ -50,7 +50,6 @@ class Input:
     kind: InputKind
     trigger: Coordinates
     at_ms: int
-    value: bytes = b""  # canonical bytes, kept only if it has to be parked
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def park(state: IntentState | None, given: Input, draft: Draft) -> Step:
     """Keep a fact whose intent was not seen; bounded per intent, completions are given up last."""
     fact = EarlyFact(
         given.kind.value,
-        given.value,
+        given.record.to_bytes(),
         given.trigger.topic,
         given.trigger.partition,
         given.trigger.offset,

@@ -1,0 +1,51 @@
+"""Dead letters of the worker: where a record lies and why it could not be used, never its bytes."""
+
+from __future__ import annotations
+
+import hmac
+from hashlib import sha256
+
+from schemas.dead_letter import DeadLetter
+from schemas.ids import INSTANT_MS_MIN
+from schemas.reasons import Reason
+from schemas.record import Coordinates
+
+HMAC_CHARS = 32  # 128 bits are plenty to confirm a suspicion
+
+
+class LetterWriter:
+    """Builds dead letters under one secret key, so that a hash cannot be looked up in a table of guesses."""
+
+    __slots__ = ("_by", "_key")
+
+    def __init__(self, key: bytes, *, by: str = "worker") -> None:
+        self._key, self._by = key, by
+
+    def letter(
+        self,
+        source: Coordinates,
+        reason: Reason,
+        *,
+        value: bytes | None,
+        at_ms: int,
+        pointer: str = "",
+        detail: str = "",
+        intent_id: str | None = None,
+    ) -> DeadLetter:
+        """`value` is hashed and measured, not kept."""
+        return DeadLetter(
+            letter_id=f"{source.topic}/{source.partition}/{source.offset}",
+            source=source,
+            by=self._by,
+            reason=reason,
+            reason_class=reason.reason_class,
+            pointer=pointer,
+            detail=detail,
+            size=0 if value is None else len(value),
+            value_hmac=None if value is None else self._hmac(value),
+            intent_id=intent_id,  # type: ignore[arg-type]
+            at_ms=max(at_ms, INSTANT_MS_MIN),
+        )
+
+    def _hmac(self, value: bytes) -> str:
+        return hmac.new(self._key, value, sha256).hexdigest()[:HMAC_CHARS]
