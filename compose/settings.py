@@ -1,0 +1,195 @@
+"""Settings: read once, checked whole, refused with a list of all that is wrong.
+
+The only place that reads the environment. A setting may tune a process; none of them can switch off a
+guarantee (exactly-once transactions, acknowledgements, the claim, read_committed): those are code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from schemas.accounts import Account
+from schemas.errors import PolicyError, SettingsRefused
+from schemas.policy import Policy, parse, released, table
+from schemas.record import Model
+from schemas.topics import PARTITIONS, PREFIX
+
+ENV_PREFIX = "BACKSTOP_"
+CONFIG_VARIABLE = "BACKSTOP_CONFIG"
+REPLAY_PREFIX = "replay."
+
+
+def _loopback_or_private(host: str) -> str:
+    if host not in ("127.0.0.1", "::1", "localhost"):
+        raise ValueError("health is served on loopback only; put a proxy in front of it")
+    return host
+
+
+class ProviderAccount(Model):
+    """One `[[accounts]]` table: the account, where it is, and the file that holds its credential."""
+
+    account: Account
+    base_url: str
+    credential_file: Path
+
+
+class Settings(BaseSettings):
+    """Every setting, its unit and its default. Environment: `BACKSTOP_` + the name in upper case.
+
+    A TOML file named by `BACKSTOP_CONFIG` gives the same names; the environment wins over it.
+    """
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True)
+
+    # Where Kafka is, `host:port,host:port`.
+    kafka: str = "127.0.0.1:9092"
+    # Prefix of all topics; also of the consumer groups. Nothing is dispatched from `replay.`.
+    prefix: str = PREFIX
+    # Partitions of the co-partitioned topics: fixed for the life of the topics (case F48).
+    partitions: Annotated[int, Field(ge=1, le=1024)] = PARTITIONS
+    replication: Annotated[int, Field(ge=1, le=9)] = 3
+    min_insync: Annotated[int, Field(ge=1, le=9)] = 2
+    # libpq connection string of the claim and audit database.
+    postgres: SecretStr = SecretStr("")
+    # Folder with the keys `backstop keys generate` writes.
+    keys: Path = Path("keys")
+    # TOML file with `[[accounts]]`.
+    accounts_file: Path | None = None
+    # Folder of policies beside the released ones (tests, demo): `<purpose>__<variant>/v<n>.toml` or flat.
+    policies_dir: Path | None = None
+
+    # The worker's slot names its transactional id: one live process per slot.
+    worker_slot: str = Field(default_factory=lambda: f"{socket.gethostname()}-0")
+    # How long a stopped worker keeps its partitions (ms).
+    session_timeout_ms: Annotated[int, Field(ge=1_000, le=300_000)] = 30_000
+    # How long a transaction of a dead worker may block readers (ms).
+    transaction_timeout_ms: Annotated[int, Field(ge=2_000, le=900_000)] = 10_000
+    # How often due intents are looked for (ms).
+    tick_interval_ms: Annotated[int, Field(ge=20, le=10_000)] = 1_000
+
+    # A provider call may take this long (ms); the lease of a claim is longer.
+    call_timeout_ms: Annotated[int, Field(ge=100, le=60_000)] = 10_000
+    lease_ms: Annotated[int, Field(ge=300, le=600_000)] = 30_000
+    # Largest difference tolerated between our clock, the database and the log (ms).
+    clock_skew_ms_max: Annotated[int, Field(ge=10, le=60_000)] = 2_000
+    # Submissions in flight per dispatcher process.
+    dispatcher_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
+    # How long an SMS claim may wait until everybody's completions are read (ms).
+    completions_wait_ms: Annotated[int, Field(ge=50, le=60_000)] = 2_000
+    # Look-ups in flight per poller process.
+    poller_concurrency: Annotated[int, Field(ge=1, le=256)] = 8
+
+    # Liveness and readiness; 0 chooses a free port and logs it.
+    health_host: Annotated[str, AfterValidator(_loopback_or_private)] = "127.0.0.1"
+    health_port: Annotated[int, Field(ge=0, le=65_535)] = 0
+    log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
+    log_json: bool = False
+
+    @field_validator("prefix")
+    @classmethod
+    def _prefix_is_a_name(cls, prefix: str) -> str:
+        if not prefix or not prefix.replace(".", "").replace("-", "").replace("_", "").isalnum():
+            raise ValueError("a prefix is letters, digits, . - _")
+        return prefix
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.min_insync > self.replication:
+            raise ValueError("min_insync cannot be larger than replication")
+        if self.lease_ms < self.call_timeout_ms + self.clock_skew_ms_max:
+            raise ValueError("lease_ms must be at least call_timeout_ms + clock_skew_ms_max")
+        if self.transaction_timeout_ms > self.session_timeout_ms * 10:
+            raise ValueError("transaction_timeout_ms is out of proportion to session_timeout_ms")
+        return self
+
+
+def load(overrides: Mapping[str, Any] | None = None) -> Settings:
+    """The settings of this process. Raises `SettingsRefused` with every problem, values not quoted."""
+    given: dict[str, Any] = {}
+    problems: list[str] = []
+    config = os.environ.get(CONFIG_VARIABLE)
+    if config:
+        try:
+            given = tomllib.loads(Path(config).read_text("utf-8"))
+        except (OSError, tomllib.TOMLDecodeError) as exc:
+            problems.append(f"{CONFIG_VARIABLE}: {config} cannot be read as TOML ({type(exc).__name__})")
+    known = set(Settings.model_fields)
+    for name in os.environ:
+        if name.startswith(ENV_PREFIX) and name != CONFIG_VARIABLE:
+            field = name.removeprefix(ENV_PREFIX).lower()
+            if field not in known:
+                problems.append(f"{name}: no such setting")
+            given.pop(field, None)  # the environment wins over the file
+    given.update(overrides or {})
+    try:
+        settings = Settings(**given)
+    except ValidationError as exc:
+        problems += [
+            f"{'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg'].removeprefix('Value error, ')}"
+            for e in exc.errors(include_input=False, include_url=False)
+        ]
+        raise SettingsRefused(problems) from None
+    if problems:
+        raise SettingsRefused(problems)
+    return settings
+
+
+def accounts(settings: Settings) -> dict[str, ProviderAccount]:
+    """The provider accounts by name. Raises `SettingsRefused`."""
+    path = settings.accounts_file
+    if path is None:
+        return {}
+    try:
+        tables = tomllib.loads(path.read_text("utf-8")).get("accounts", [])
+    except (OSError, tomllib.TOMLDecodeError) as exc:
+        raise SettingsRefused(
+            [f"accounts_file: {path} cannot be read as TOML ({type(exc).__name__})"]
+        ) from None
+    problems: list[str] = []
+    found: dict[str, ProviderAccount] = {}
+    for number, entry in enumerate(tables):
+        try:
+            made = ProviderAccount(
+                account=Account.model_validate_json(
+                    json.dumps({k: v for k, v in entry.items() if k not in _PLACE})
+                ),
+                base_url=entry.get("base_url", ""),
+                credential_file=Path(entry.get("credential_file", "")),
+            )
+        except ValidationError as exc:
+            wrong = ", ".join(".".join(map(str, e["loc"])) for e in exc.errors(include_input=False))
+            problems.append(f"accounts[{number}]: {wrong}")
+            continue
+        if made.account.name in found:
+            problems.append(f"accounts[{number}]: {made.account.name} is listed twice")
+        found[made.account.name] = made
+    if problems:
+        raise SettingsRefused(problems)
+    return found
+
+
+_PLACE = ("base_url", "credential_file")
+
+
+def policies(settings: Settings) -> dict[str, Policy]:
+    """The released policies and those of `policies_dir`. Raises `SettingsRefused`."""
+    found = list(released().values())
+    if settings.policies_dir is not None:
+        try:
+            files = sorted(settings.policies_dir.glob("**/*.toml"))
+            found += [parse(f.read_text("utf-8"), name=f.name) for f in files]
+        except (OSError, PolicyError) as exc:
+            raise SettingsRefused([f"policies_dir: {exc}"]) from None
+    try:
+        return table(found)
+    except PolicyError as exc:
+        raise SettingsRefused([f"policies_dir: {exc}"]) from None
