@@ -253,7 +253,8 @@ class Play:
 
     @property
     def decisions(self) -> list[Decision]:
-        return [s.decision for s in self.steps if s.decision is not None]
+        """Read back from their bytes, as any reader of the topic would."""
+        return [Decision.model_validate_json(s.decision_bytes) for s in self.steps if s.decision is not None]
 
     @property
     def reasons(self) -> list[Reason]:

@@ -28,6 +28,7 @@ from schemas.ids import Channel
 from schemas.policy import Policy
 from schemas.reasons import Reason
 from schemas.record import Coordinates, Record
+from schemas.rows import encode, row_of
 from streams.core.effects import (
     DispatchOrder,
     Fate,
@@ -40,6 +41,9 @@ from streams.core.state import NEVER, IntentState, Track, working_copy
 from streams.core.table import CLAIMS, TABLE, Move
 
 NO_CAPABILITIES = Capabilities()
+
+_decision, _order, _ages_row = row_of(Decision), row_of(Order), row_of(Ages)
+_outcome, _channel_outcome = row_of(Outcome), row_of(ChannelOutcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +165,7 @@ class Draft:
         state.seq += 1
         state.last_now_ms = self.now_ms
         decision = self._decision()
-        value = decision.to_bytes()
+        value = encode(decision)
         state.prev_digest = sha256(value).hexdigest()
         return Step(
             Fate.DECIDED,
@@ -187,9 +191,11 @@ class Draft:
         # A request that comes again after its intent was forgotten is refused without a memory of the
         # first life; its coordinates keep the id unique.
         suffix = f"@{trigger.partition}.{trigger.offset}" if born_expired else ""
-        return Decision(
+        made: Decision = _decision(
+            record="decision",
+            version=1,
             decision_id=f"{state.intent_id}:{state.seq}{suffix}",
-            intent_id=state.intent_id,  # type: ignore[arg-type]
+            intent_id=state.intent_id,
             seq=state.seq,
             prev_digest=state.prev_digest,
             tenant=state.tenant or None,
@@ -216,10 +222,11 @@ class Draft:
             ages=_ages(state, self.now_ms),
             outcome=outcome(state) if Phase.CLOSED in self.via else None,
         )
+        return made
 
     def _orders(self) -> tuple[Order, ...]:
         found = [
-            Order(
+            _order(
                 order=OrderKind.DISPATCH,
                 channel=d.channel,
                 number=d.submission_no,
@@ -228,11 +235,11 @@ class Draft:
             for d in self.dispatches
         ]
         found += [
-            Order(order=OrderKind.LOOKUP, channel=q.channel, number=q.poll_no, provider_account=q.account)
+            _order(order=OrderKind.LOOKUP, channel=q.channel, number=q.poll_no, provider_account=q.account)
             for q in self.lookups
         ]
         found += [
-            Order(order=OrderKind.SUPPRESSION, channel=s.channel, number=0, reason=s.reason)
+            _order(order=OrderKind.SUPPRESSION, channel=s.channel, number=0, reason=s.reason)
             for s in self.suppressions
         ]
         return tuple(found)
@@ -243,15 +250,16 @@ def _ages(state: IntentState, now_ms: int) -> Ages | None:
     if email is None or not email.first_ordered_ms:
         return None
     answered = max(email.last_answer_ms, state.sms.last_answer_ms if state.sms else NEVER)
-    return Ages(
+    found: Ages = _ages_row(
         since_email_request_ms=max(0, now_ms - email.first_ordered_ms),
         since_last_answer_ms=max(0, now_ms - answered) if answered else None,
         since_sms_claim_ms=max(0, now_ms - state.claimed_ms) if state.claimed_ms else None,
     )
+    return found
 
 
 def _channel(track: Track) -> ChannelOutcome:
-    return ChannelOutcome(
+    found: ChannelOutcome = _channel_outcome(
         state=track.state,
         reason=track.reason or track.facts.failed_reason,
         submissions=track.real_submissions,
@@ -260,6 +268,7 @@ def _channel(track: Track) -> ChannelOutcome:
         accepted_at_ms=track.facts.accepted_ms or None,
         delivered_at_ms=track.facts.delivered_ms or None,
     )
+    return found
 
 
 def outcome(state: IntentState) -> Outcome:
@@ -271,7 +280,7 @@ def outcome(state: IntentState) -> Outcome:
         if track is not None and track.facts.delivered_ms
     ]
     first = min(usable, default=None)
-    return Outcome(
+    found: Outcome = _outcome(
         ended=state.closed or CloseKind.INVALID,
         email=_channel(email),
         sms=None if sms is None else _channel(sms),
@@ -281,3 +290,4 @@ def outcome(state: IntentState) -> Outcome:
         first_usable=None if first is None else first[1],
         time_to_first_usable_ms=None if first is None else max(0, first[0] - state.requested_ms),
     )
+    return found

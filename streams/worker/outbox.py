@@ -58,7 +58,14 @@ class Outbox:
         )
 
     def dispatch(
-        self, order: DispatchOrder, state: IntentState, policy: Policy, *, sealed: str, step: Step, partition: int
+        self,
+        order: DispatchOrder,
+        state: IntentState,
+        policy: Policy,
+        *,
+        sealed: str,
+        step: Step,
+        partition: int,
     ) -> Output:
         """The order with the sealed payload; e-mail and SMS of an intent share its partition."""
         decision = step.decision
@@ -140,7 +147,7 @@ class Outbox:
             headers(record, source=SOURCE, record_id=f"{cause}:{order.channel.value}"),
         )
 
-    def dead_letter(self, letter: DeadLetter, key: bytes | None) -> Output:
+    def dead_letter(self, letter: DeadLetter) -> Output:
         topic = self._names[TopicKind.DEAD_LETTERS]
         # A key that is not one of our ids could be anybody's text: it is not copied.
         shown = letter.intent_id.encode() if letter.intent_id is not None else None

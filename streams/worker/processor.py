@@ -33,7 +33,6 @@ from streams.worker.letters import LetterWriter
 from streams.worker.outbox import SOURCE, Outbox
 from streams.worker.parking import Parking
 
-
 INTENTS, SEALED, PROGRESS = WORKER_TABLES
 ORIGIN_HEADER = "bs_origin"  # topic/partition/offset of a record that was found in a wrong partition
 _IS_ID = re.compile(ID_PATTERN[1:-1].encode()).fullmatch
@@ -114,9 +113,7 @@ class IntentProcessor:
             decoded,
             KINDS[decoded.record],  # type: ignore[attr-defined]
             # Coordinates of a record we just read are valid by construction.
-            Coordinates.model_construct(
-                topic=record.topic, partition=record.partition, offset=record.offset
-            ),
+            Coordinates.model_construct(topic=record.topic, partition=record.partition, offset=record.offset),
             record.timestamp,
         )
         try:
@@ -141,7 +138,14 @@ class IntentProcessor:
         return Due(state.due_ms, state.due_latest_ms) if state.due_ms else None
 
     def tick(
-        self, partition: int, key: bytes, due: Due, *, emitted_at_ms: int, evidence_until_ms: int, generation: int
+        self,
+        partition: int,
+        key: bytes,
+        due: Due,
+        *,
+        emitted_at_ms: int,
+        evidence_until_ms: int,
+        generation: int,
     ) -> Output:
         """A reminder on the intent's own partition."""
         by_control = key in self._control_ticks
@@ -207,9 +211,7 @@ class IntentProcessor:
         cause = f"{trigger.topic}/{trigger.partition}/{trigger.offset}"
         for wanted in step.suppressions:
             at_ms = state.last_now_ms if state is not None else 0
-            view.emit(
-                self._outbox.suppression(wanted, intent_id=key.decode(), cause=cause, at_ms=at_ms)
-            )
+            view.emit(self._outbox.suppression(wanted, intent_id=key.decode(), cause=cause, at_ms=at_ms))
         for lost in step.given_up:
             self._give_up(view, key, lost, at_ms=lost.fact.at_ms)
 
@@ -245,7 +247,7 @@ class IntentProcessor:
         letter = self._letters.letter(
             source, lost.reason, value=fact.value, at_ms=at_ms, intent_id=key.decode()
         )
-        view.emit(self._outbox.dead_letter(letter, key))
+        view.emit(self._outbox.dead_letter(letter))
         self._tally.add(fact.topic, Fate.DEAD_LETTERED, was_parked=True)
 
     # what cannot be used
@@ -262,11 +264,11 @@ class IntentProcessor:
             detail=why.detail,
             intent_id=key.decode() if key and _IS_ID(key) else None,
         )
-        view.emit(self._outbox.dead_letter(letter, key))
+        view.emit(self._outbox.dead_letter(letter))
         self._tally.add(record.topic, Fate.DEAD_LETTERED)
 
     def _quarantine(self, record: Any, view: View, state: IntentState | None, exc: Exception) -> None:
-        """The core failed on this record: dead-letter it and hold its intent until an operator releases it."""
+        """The core failed on this record: dead-letter it, hold its intent until an operator releases it."""
         self.quarantined += 1
         self._dead(record, view, Undecodable(Reason.CORE_ERROR, detail=type(exc).__name__))
         if state is None or state.quarantined:
