@@ -1,0 +1,1 @@
+"""Two hundred intents over every outcome on the real stack, and four proofs from the outside."""
