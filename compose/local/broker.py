@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import signal
 import subprocess
 import time
-import uuid
 from pathlib import Path
 
-from compose.local.child import LOOPBACK, Child, LocalStackError, Progress, free_ports, is_free, silent
+from compose.clock import entropy
+from compose.local.child import (
+    ENVIRONMENT,
+    LOOPBACK,
+    Child,
+    LocalStackError,
+    Progress,
+    free_ports,
+    is_free,
+    silent,
+)
 from compose.local.jars import class_path
 
 READY_S = 60.0  # 3.4 s measured on 2 idle cores; a loaded CI machine is ten times slower
@@ -22,6 +32,7 @@ STOP_S = 6.0  # an orderly end takes 1-2 s; the stack has 10 s for both servers
 PROBE_S = 0.1  # between two looks at a starting broker
 PROBE_ANSWER_S = 2.0
 INTERNAL_PARTITIONS = 4  # one node and a handful of groups: the default of 50 only slows the start
+CLUSTER_ID_BYTES = 16  # a UUID, as Kafka wants it
 HEAP_MB_MAX = 512  # 330-370 MB resident measured under load
 DEDUPE_BYTES = 16 * 1024 * 1024  # the log cleaner's map; 128 MB by default, a quarter of the whole heap
 OFFSETS_RETENTION_MINUTES = 365 * 24 * 60  # longer than any input topic's retention
@@ -42,6 +53,7 @@ class Broker:
         self.folder = folder.resolve()
         self.log = self.folder / "broker.log"
         self._output = self.folder / "broker.out"
+        self._data = self.folder / "data"
         self._config = self.folder / "server.properties"
         self._ports_file = self.folder / "ports.json"
         self._fixed_port = port
@@ -69,10 +81,10 @@ class Broker:
         self._child.clear_orphan(on_progress)
         jars = class_path(self._jars, on_progress)
         self._port, controller_port = self._ports()
-        self._config.write_text(self._properties(controller_port), encoding="utf-8")
-        if not (self.folder / "data" / "meta.properties").exists():
+        if not self._data.exists():
             on_progress("formatting Kafka's data folder")
-            self._format(jars)
+            self._format(jars, controller_port)
+        self._config.write_text(self._properties(controller_port, self._data), encoding="utf-8")
         on_progress("starting Kafka")
         self._child.launch([*self._java(jars), "kafka.Kafka", str(self._config)], self._output)
         try:
@@ -113,7 +125,7 @@ class Broker:
         )
         return client, controller
 
-    def _properties(self, controller_port: int) -> str:
+    def _properties(self, controller_port: int, data: Path) -> str:
         return f"""\
 process.roles=broker,controller
 node.id=1
@@ -122,7 +134,7 @@ listeners=PLAINTEXT://{LOOPBACK}:{self._port},CONTROLLER://{LOOPBACK}:{controlle
 advertised.listeners=PLAINTEXT://{LOOPBACK}:{self._port},CONTROLLER://{LOOPBACK}:{controller_port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={self.folder / "data"}
+log.dirs={data}
 num.network.threads=2
 num.io.threads=4
 broker.session.timeout.ms={NODE_SESSION_MS}
@@ -157,8 +169,12 @@ log.cleaner.dedupe.buffer.size={DEDUPE_BYTES}
             "-cp", ":".join(str(jar) for jar in jars),
         ]  # fmt: skip
 
-    def _format(self, jars: list[Path]) -> None:
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    def _format(self, jars: list[Path], controller_port: int) -> None:
+        """Made aside and renamed when complete: an interrupted start leaves nothing half made."""
+        fresh = self.folder / "data.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        self._config.write_text(self._properties(controller_port, fresh), encoding="utf-8")
+        cluster_id = base64.urlsafe_b64encode(entropy(CLUSTER_ID_BYTES)).rstrip(b"=").decode()
         tool = [
             "kafka.tools.StorageTool",
             "format",
@@ -170,12 +186,14 @@ log.cleaner.dedupe.buffer.size={DEDUPE_BYTES}
         ]
         with self._output.open("ab") as output:
             done = subprocess.run(
-                [*self._java(jars), *tool], stdout=output, stderr=output, timeout=FORMAT_S, check=False
-            )
+                [*self._java(jars), *tool], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                env=ENVIRONMENT, timeout=FORMAT_S, start_new_session=True, check=False,
+            )  # fmt: skip
         if done.returncode:
             raise LocalStackError(
                 f"Kafka could not format its folder; see {self._output}", code="format_failed"
             )
+        fresh.rename(self._data)
 
     def _wait_ready(self) -> None:
         from confluent_kafka import KafkaException

@@ -24,6 +24,7 @@ from schemas.errors import BackstopError
 
 Progress = Callable[[str], None]
 
+ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}  # all a server sees of ours: nothing
 LOOPBACK = "127.0.0.1"
 ORPHAN_GRACE_S = 5.0  # an orphan is asked once, then killed
 REAP_S = 5.0  # a killed server is gone at once; this only bounds the wait for the kernel
@@ -66,10 +67,9 @@ class Child:
         """
         if self.pid is not None:
             raise LocalStackError(f"{self.name} already runs as pid {self.pid}", code="already_running")
-        environment = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
         with log.open("ab") as output:
             self._server = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=ENVIRONMENT,
                 start_new_session=True, **options,
             )  # fmt: skip
         started = psutil.Process(self._server.pid).create_time()
