@@ -1,6 +1,6 @@
 """Kafka and Postgres together, in one folder with one owner.
 
-It must not start anything of ours (see `backstop up`), and ends only servers that this folder's pid files name.
+It must not start anything of ours (see `backstop up`), nor end a server that this folder did not start.
 """
 
 from __future__ import annotations
