@@ -1,0 +1,70 @@
+# Needs Python 3.11 or newer and make; everything else comes from requirements.lock into .venv.
+# `make` alone prints what there is.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed.stamp
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-chaos test test-fast lint types contracts bench lock clean
+
+help: ## what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  ARGS=... is handed on: make demo ARGS=--json"
+
+setup: $(STAMP) ## install everything into .venv, from the lock; nothing to do the next time
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Backstop needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)."; \
+	  echo "Name another one: make $(or $(MAKECMDGOALS),setup) PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "This Python cannot make virtual environments (on Debian: apt install python3-venv)."; exit 1; }
+	@echo "setting up $(VENV): about a minute, once"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup ## real Kafka and Postgres, over 200 intents, every outcome, four proofs
+	@$(BIN)/backstop demo $(ARGS)
+
+demo-chaos: setup ## the same while every part of ours is killed at random
+	@$(BIN)/backstop demo --chaos $(ARGS)
+
+test: lint types contracts ## style, types, import contracts, then every test on the real broker and database
+	@$(BIN)/pytest $(ARGS)
+
+test-fast: lint types contracts ## the same without the tests that start servers
+	@$(BIN)/pytest tests/unit tests/property tests/contract tests/tidy $(ARGS)
+
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: setup
+	@$(BIN)/mypy
+
+contracts: setup
+	@$(BIN)/lint-imports
+
+bench: setup ## records/s side by side with stock Faust and a plain loop; takes minutes
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+lock: setup ## resolve again and write requirements.lock and the broker's jgo.lock.toml
+	@$(BIN)/pip-compile --quiet --upgrade --extra local --extra dev --generate-hashes --allow-unsafe \
+	  --strip-extras --no-header --annotation-style=line --no-build-isolation \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --output-file $(VENV)/requirements.body pyproject.toml
+	@{ sed -n '/^#/!q;p' requirements.lock; cat $(VENV)/requirements.body; } > $(VENV)/requirements.fresh
+	@mv $(VENV)/requirements.fresh requirements.lock
+	@$(BIN)/python -m compose.local.jars
+
+clean: ## delete caches and the data folder .backstop, not .venv
+	@if [ -x $(BIN)/python ]; then $(BIN)/python -c 'import sys; from compose.local.stack import running; \
+	  found = running(); sys.exit(f"The stack runs: end pid {found.owner_pid} first." if found else 0)'; fi
+	@rm -rf .backstop build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
