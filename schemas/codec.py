@@ -42,7 +42,7 @@ _KEY_OF = {
     kind: topic.key
     for kind, topic in TOPICS.items()
     if topic.key in ("intent_id", "provider_account", "name")
-}
+} | {TopicKind.SUPPRESSIONS: "key"}
 _NAMES = {kind: {r.model_fields["record"].default for r in topic.records} for kind, topic in TOPICS.items()}
 
 
@@ -61,7 +61,7 @@ def decode(kind: TopicKind, key: bytes | None, value: bytes | None) -> Record | 
         return _diagnose(kind, value, exc)
     field = _KEY_OF.get(kind)
     if field is not None and getattr(record, field).encode() != key:
-        return Undecodable(Reason.KEY_MISMATCH, f"/{field}", size=size)
+        return Undecodable(Reason.KEY_MISMATCH, f"/{field}" if field != "key" else "", size=size)
     return record
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Annotated, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from schemas.errors import PolicyError
 from schemas.ids import AccountName, Country, Milliseconds, PolicyRef, Purpose, TemplateRef
@@ -47,7 +47,13 @@ class BounceAfterDelivered(StrEnum):
     FALLBACK = "fallback"
 
 
-class PollSchedule(Model):
+class Clause(Model):
+    """A part of a policy. Unlike a record it refuses a field it does not know: that is a slip of the pen."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PollSchedule(Clause):
     """Bounded exponential with jitter: `initial_ms · factor^(n−1)`, at most `interval_ms_max`, ± 20 %."""
 
     initial_ms: Annotated[int, Field(ge=20, le=3_600_000)]
@@ -57,7 +63,7 @@ class PollSchedule(Model):
     answer_within_ms: Annotated[int, Field(ge=50, le=600_000)]  # then the order counts as lost
 
 
-class ChannelPolicy(Model):
+class ChannelPolicy(Clause):
     """One channel: route, look-up schedule, how many submissions may be ordered at most."""
 
     account: AccountName
@@ -75,7 +81,7 @@ class SmsPolicy(ChannelPolicy):
     complaint_forbids: bool = True
 
 
-class Bounds(Model):
+class Bounds(Clause):
     """What an intent under this policy may ask for; refused at intake, never clamped."""
 
     deadline_ms_min: Annotated[int, Field(ge=100)]
@@ -84,7 +90,7 @@ class Bounds(Model):
     min_useful_window_ms: Annotated[int, Field(ge=0)]  # an SMS with less time left is useless
 
 
-class Policy(Model):
+class Policy(Clause):
     """All durations in milliseconds, from the instant an intent was requested where nothing else is said."""
 
     policy: PolicyRef

@@ -12,7 +12,7 @@ from typing import Any
 from schemas.accounts import Account, Capabilities
 from schemas.attempt import Attempt, AttemptState
 from schemas.control import Controls
-from schemas.decision import Decision, InputKind
+from schemas.decision import Decision, InputKind, Phase
 from schemas.ids import Channel
 from schemas.instruction import Instruction, InstructionAction
 from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, SmsConsent
@@ -207,6 +207,12 @@ KINDS = {
 }
 
 
+def given(at: int, record: Record, *, offset: int = 0) -> Input:
+    """The record as an input, appended to the log at T0 + `at` ms."""
+    where = Coordinates(topic="backstop.test", partition=0, offset=offset)
+    return Input(record, KINDS[record.record], where, T0 + at)  # type: ignore[attr-defined]
+
+
 @dataclass
 class Play:
     """Plays inputs of one intent through the real core; state goes through its bytes each time."""
@@ -218,25 +224,25 @@ class Play:
 
     def give(self, at: int, record: Record) -> list[Step]:
         """One record, appended to the log at T0 + `at` ms."""
-        given = Input(
-            record,
-            KINDS[record.record],  # type: ignore[attr-defined]
-            Coordinates(topic="backstop.test", partition=0, offset=self.offset),
-            T0 + at,
-        )
+        asked = given(at, record, offset=self.offset)
         self.offset += 1
-        found = steps(self.state, given, self.context)
+        found = steps(self.state, asked, self.context)
         last = found[-1].state
         self.state_bytes = None if last is None else to_bytes(last)
         self.steps += found
         return found
 
-    def until(self, at: int, limit: int = 500) -> None:
-        """Give every tick that falls due up to T0 + `at`, as the timer would."""
-        for _ in range(limit):
+    def then(self, at: int, record: Record) -> list[Step]:
+        """The ticks that fall due before T0 + `at`, then the record."""
+        self.until(at - 1)
+        return self.give(at, record)
+
+    def until(self, at: int, limit: int = 500) -> int:
+        """Give every tick that falls due up to T0 + `at`, as the timer would; how many there were."""
+        for count in range(limit):
             state = self.state
             if state is None or not state.due_ms or state.due_ms > T0 + at:
-                return
+                return count
             due = max(state.due_ms, state.last_now_ms) - T0
             self.give(due, tick(due))
         raise AssertionError("ticks without end")
@@ -251,6 +257,9 @@ class Play:
         assert state is not None
         return state
 
+    def phase(self) -> Phase:
+        return self.live.phase
+
     @property
     def decisions(self) -> list[Decision]:
         """Read back from their bytes, as any reader of the topic would."""
@@ -259,6 +268,14 @@ class Play:
     @property
     def reasons(self) -> list[Reason]:
         return [d.reason for d in self.decisions]
+
+    @property
+    def notes(self) -> list[Reason]:
+        return [n for d in self.decisions for n in d.notes]
+
+    @property
+    def last(self) -> Decision:
+        return self.decisions[-1]
 
     @property
     def dispatches(self) -> list[DispatchOrder]:

@@ -105,8 +105,15 @@ def schedule_poll(draft: Draft, channel: Channel) -> None:
         before_deadline = state.deadline_ms - policy.look_wait_ms
         if draft.now_ms < before_deadline < at:
             at = before_deadline
-    end = state.expiry_ms + (policy.late_evidence_ms if channel is Channel.SMS else 0)
-    track.next_poll_ms = at if at < end else 0
+    plan_poll(draft, channel, max(at, track.paused_until_ms))
+
+
+def plan_poll(draft: Draft, channel: Channel, at_ms: int) -> None:
+    """The next look-up at this instant; none at or after the end of the channel's interest."""
+    state, track = draft.state, track_of(draft.state, channel)
+    if track is not None:
+        grace = policy_of(draft).late_evidence_ms if channel is Channel.SMS else 0
+        track.next_poll_ms = at_ms if at_ms < state.expiry_ms + grace else 0
 
 
 def new_stage(track: Track) -> None:

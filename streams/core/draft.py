@@ -214,7 +214,7 @@ class Draft:
             trigger=trigger,
             evidence=self.evidence,
             evidence_until_ms=None if tick is None else tick.evidence_until_ms,  # type: ignore[attr-defined]
-            looked=state.looked if state.claimed_ms == self.now_ms else None,
+            looked=state.looked if self.gates else None,
             gates=self.gates,
             controls_offset=self.context.controls.offset,
             orders=self._orders(),

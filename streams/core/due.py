@@ -22,6 +22,12 @@ def end_ms(state: IntentState, policy: Policy | None) -> int:
     return state.expiry_ms
 
 
+def quarantine(state: IntentState, policy: Policy | None) -> None:
+    """Hold an intent the machine failed on, until an operator releases it or its time is over."""
+    state.quarantined = True
+    arm(state, policy)
+
+
 def arm(state: IntentState, policy: Policy | None) -> None:
     """Set `due_ms` and `due_latest_ms` from everything that waits for time."""
     if not state.request_digest or state.closed is not None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from schemas.attempt import ATTEMPT_RANK, Attempt, AttemptState
 from schemas.decision import Evidence, Looked
+from schemas.ids import Channel
 from schemas.observation import LookupAnswer, Observation, ProviderState
 from schemas.reasons import Reason, ReasonClass
 from streams.core.acts import channel_policy, last_useful_ms, policy_of, schedule_poll, track_of
 from streams.core.draft import Draft
 from streams.core.evidence import earliest, join, stronger
 from streams.core.schedule import hold_delay_ms, resubmit_delay_ms
-from streams.core.state import Track
+from streams.core.state import NEVER, Track
 
 _STRONG = frozenset({AttemptState.ACCEPTED, AttemptState.DELIVERED})
 _TOLD = frozenset({LookupAnswer.ANSWERED, LookupAnswer.NOT_FOUND})
@@ -35,6 +36,9 @@ def take_attempt(draft: Draft, attempt: Attempt) -> bool:
         return False  # the order that followed already answers it
     if not older and ATTEMPT_RANK[attempt.state] <= ATTEMPT_RANK[track.state]:
         return False
+    settled = track.state is AttemptState.NOT_ACCEPTED and track.reason is Reason.NOT_FOUND
+    if settled and attempt.state is AttemptState.UNKNOWN:
+        return False  # the same lost answer once more; a look-up has settled it
     draft.evidence = Evidence(
         channel=attempt.channel,
         submission_no=attempt.submission_no,
@@ -44,8 +48,8 @@ def take_attempt(draft: Draft, attempt: Attempt) -> bool:
         source=draft.input.trigger,
     )
     first_word = track.state is AttemptState.PENDING
-    track.state = attempt.state
-    track.reason = attempt.reason or track.reason
+    if ATTEMPT_RANK[attempt.state] > ATTEMPT_RANK[track.state]:
+        track.state, track.reason = attempt.state, attempt.reason
     track.account = attempt.provider_account
     if attempt.state not in (AttemptState.HELD, AttemptState.REFUSED):
         track.holds = 0
@@ -60,7 +64,8 @@ def _take_state(draft: Draft, track: Track, attempt: Attempt) -> None:
         case AttemptState.ACCEPTED | AttemptState.DELIVERED | AttemptState.UNKNOWN:
             track.submitted_ms = earliest(track.submitted_ms, attempt.submitted_at_ms or attempt.at_ms)
             track.message_id = track.message_id or attempt.message_id
-            track.lease_until_ms = attempt.lease_until_ms or 0
+            # Without a lease nobody else can act after this attempt was told.
+            track.lease_until_ms = max(attempt.lease_until_ms or 0, attempt.submitted_at_ms or attempt.at_ms)
             track.retry_ms = 0
             if attempt.state is not AttemptState.UNKNOWN:
                 facts.accepted_ms = earliest(facts.accepted_ms, attempt.at_ms)
@@ -78,13 +83,14 @@ def _take_state(draft: Draft, track: Track, attempt: Attempt) -> None:
 
 def _retry_ms(draft: Draft, track: Track, attempt: Attempt) -> int:
     """When to order again; never past the last useful instant (0: not at all)."""
+    floor = channel_policy(policy_of(draft), attempt.channel).resubmit_after_ms
     if attempt.state is AttemptState.HELD:
         own = hold_delay_ms(track.holds)
         track.holds += 1
     else:
-        first = channel_policy(policy_of(draft), attempt.channel).resubmit_after_ms
-        own = resubmit_delay_ms(first, track.submission_no, seed=attempt.attempt_id)
-    at = draft.now_ms + own if attempt.retry_at_ms is None else max(draft.now_ms + 1, attempt.retry_at_ms)
+        own = resubmit_delay_ms(floor, track.submission_no, seed=attempt.attempt_id)
+    # A time named by another is kept, but never makes a hot loop (VECTORS, Retry-After 0).
+    at = draft.now_ms + own if attempt.retry_at_ms is None else max(draft.now_ms + floor, attempt.retry_at_ms)
     return at if at < last_useful_ms(draft.state, policy_of(draft)) else 0
 
 
@@ -97,16 +103,16 @@ def take_observation(draft: Draft, seen: Observation) -> bool:
     answers = bool(track.asked_until_ms) and seen.poll_no == track.poll_no
     if joined == track.facts and not answers:
         return False
-    news = joined != track.facts
     track.facts = joined
     draft.evidence = _evidence(draft, seen)
-    if seen.answer is LookupAnswer.ANSWERED:
+    if seen.provider_state is not None and seen.answer is LookupAnswer.ANSWERED:
         _resolve(track, seen)
     elif seen.answer is LookupAnswer.NOT_FOUND:
         _not_found(draft, track, seen)
     if answers and state.closed is None:
         _answered(draft, track, seen)
-    draft.because(_reason(seen) if news or answers else Reason.LATE_EVIDENCE)
+    if draft.reason is None:
+        draft.because(_reason(seen))
     return True
 
 
@@ -135,21 +141,26 @@ def _reason(seen: Observation) -> Reason:
 
 def _resolve(track: Track, seen: Observation) -> None:
     """The provider knows the message: whatever was unknown about its acceptance is known now."""
-    if track.state is not AttemptState.DELIVERED:
-        track.state = AttemptState.ACCEPTED
-    track.submitted_ms = track.submitted_ms or seen.observed_at_ms
+    if ATTEMPT_RANK[track.state] < ATTEMPT_RANK[AttemptState.ACCEPTED]:
+        track.state, track.reason = AttemptState.ACCEPTED, None
+    track.submitted_ms = earliest(track.submitted_ms, seen.observed_at_ms)
     track.message_id = track.message_id or seen.message_id
     track.retry_ms = 0
 
 
 def _not_found(draft: Draft, track: Track, seen: Observation) -> None:
     """Counts only for a lost answer, after the lease and the provider's visibility delay."""
-    visible = max(track.lease_until_ms, track.submitted_ms) + draft.capabilities(track).visibility_delay_ms
-    if track.state is AttemptState.UNKNOWN and seen.observed_at_ms >= visible:
+    about_it = track.state is AttemptState.UNKNOWN and seen.submission_no == track.submission_no
+    if about_it and seen.observed_at_ms >= visible_ms(draft, track):
         track.state, track.reason = AttemptState.NOT_ACCEPTED, Reason.NOT_FOUND
         if draft.state.closed is None:
             track.retry_ms = draft.now_ms
         draft.because(Reason.NOT_FOUND)
+
+
+def visible_ms(draft: Draft, track: Track) -> int:
+    """From here on «not found» counts: after the lease and the provider's visibility delay."""
+    return max(track.lease_until_ms, track.submitted_ms) + draft.capabilities(track).visibility_delay_ms
 
 
 def _answered(draft: Draft, track: Track, seen: Observation) -> None:
@@ -162,11 +173,11 @@ def _answered(draft: Draft, track: Track, seen: Observation) -> None:
         track.last_answer_ms = draft.now_ms
         if track.stage_answers >= channel_policy(policy, seen.channel).poll.answers_max:
             track.budget_spent = True
-    if state.look_poll_no and state.look_poll_no == track.poll_no and seen.channel == "email":
+    looking = state.look_poll_no and state.looked is None and seen.channel is Channel.EMAIL
+    if looking and state.look_poll_no == track.poll_no:
         if seen.answer in _TOLD:
             state.looked = Looked.ANSWERED
         if state.claim_due_ms:
             state.claim_due_ms = draft.now_ms
+    track.paused_until_ms = seen.paused_until_ms or NEVER
     schedule_poll(draft, seen.channel)
-    if seen.paused_until_ms is not None and track.next_poll_ms:
-        track.next_poll_ms = max(track.next_poll_ms, seen.paused_until_ms)

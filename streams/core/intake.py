@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from schemas.decision import InputKind
 from schemas.ids import Channel
-from schemas.intent import IntentRequested
+from schemas.instruction import Instruction, InstructionAction
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
 from schemas.policy import Policy
 from schemas.reasons import Reason, ReasonClass
+from schemas.record import Record
 from streams.core import due
 from streams.core.acts import close, finish, order_submission
 from streams.core.draft import Draft, Input
@@ -24,6 +25,11 @@ EARLY_AGE_MS_MAX = 600_000  # an outbox delivers within minutes; 10 min of parki
 UNKNOWN_POLICY_WINDOW_MS = 60_000  # the least useful window assumed while the policy is unknown
 
 _CLEAR = {"sealed"}
+_ORDERED_ENDS = {
+    InstructionAction.COMPLETE: Reason.COMPLETED,
+    InstructionAction.CANCEL: Reason.CANCELLED,
+    InstructionAction.FORCE_CLOSE: Reason.FORCE_CLOSED,
+}
 
 
 def digest_of(request: IntentRequested) -> str:
@@ -45,13 +51,14 @@ def park(state: IntentState | None, given: Input, draft: Draft) -> Step:
         given.trigger.partition,
         given.trigger.offset,
         given.at_ms,
+        end_reason(given.record),
     )
     new = draft.state
     if any((f.kind, f.value) == (fact.kind, fact.value) for f in new.early):
         return draft.absorbed(state)
     new.early.append(fact)
     if len(new.early) > EARLY_FACTS_MAX:
-        worst = min(new.early, key=lambda f: (_ends_early(f), f.at_ms))
+        worst = min(new.early, key=lambda f: (f.ends is not None, f.at_ms))
         new.early.remove(worst)
         draft.given_up.append(GivenUp(worst, Reason.PARKING_FULL))
     if not new.forget_ms:
@@ -70,8 +77,13 @@ def give_up(state: IntentState, draft: Draft) -> Step:
     )
 
 
-def _ends_early(fact: EarlyFact) -> bool:
-    return fact.kind in (InputKind.COMPLETION.value, InputKind.CANCELLATION.value)
+def end_reason(record: Record) -> Reason | None:
+    """Why this record ends an intent; None when it does not."""
+    if isinstance(record, IntentCompleted):
+        return Reason.COMPLETED
+    if isinstance(record, IntentCancelled):
+        return Reason.CANCELLED
+    return _ORDERED_ENDS.get(record.action) if isinstance(record, Instruction) else None
 
 
 def take(request: IntentRequested, draft: Draft) -> Step:
@@ -89,10 +101,10 @@ def take(request: IntentRequested, draft: Draft) -> Step:
     draft.policy = draft.context.policies.get(request.policy)
     draft.keep_sealed = True
     for fact in state.early:
-        if _ends_early(fact):
-            done = Reason.COMPLETED if fact.kind == InputKind.COMPLETION.value else Reason.CANCELLED
-            draft.because(done)
-            close(draft, done)
+        if fact.ends is not None:
+            state.completed = fact.ends is Reason.COMPLETED
+            draft.because(fact.ends)
+            close(draft, fact.ends)
             return finish(draft)
     start(draft)
     return finish(draft)

@@ -5,7 +5,7 @@ It must not repair anything: a broken invariant means the step is not applied.
 
 from __future__ import annotations
 
-from schemas.decision import Phase
+from schemas.decision import Phase, Verdict
 from schemas.errors import InvariantBroken
 from schemas.ids import Channel
 from streams.core.draft import Draft
@@ -40,7 +40,7 @@ def check(prior: IntentState, step: Step, draft: Draft) -> None:
     if prior.closed is not None:
         _must(after.closed is prior.closed and after.phase is Phase.CLOSED, "closed never reopens")
         _must(not step.dispatches and not step.lookups, "closed orders nothing")
-    _claims(prior, after)
+    _claims(prior, after, draft)
     _orders(prior, after, step, draft)
 
 
@@ -52,7 +52,7 @@ def _path(prior: IntentState, draft: Draft) -> None:
     _must(draft.state.phase is at, "a phase changes by a move only")
 
 
-def _claims(prior: IntentState, after: IntentState) -> None:
+def _claims(prior: IntentState, after: IntentState, draft: Draft) -> None:
     if prior.claimed_ms:
         _must(after.claimed_ms == prior.claimed_ms, "an SMS is claimed at most once")
     _must(bool(after.claimed_ms) == (after.sms is not None), "an SMS exists only by a claim")
@@ -62,7 +62,11 @@ def _claims(prior: IntentState, after: IntentState) -> None:
             conclusive or after.claimed_ms >= after.deadline_ms,
             "no SMS before the deadline without a failure",
         )
-        _must(after.claimed_ms < after.expiry_ms, "no SMS at or after expiry")
+        window = 0 if draft.policy is None else draft.policy.bounds.min_useful_window_ms
+        _must(after.claimed_ms < after.expiry_ms - window, "no SMS too late to be useful")
+        _must(
+            draft.gates and all(g.verdict is Verdict.OPEN for g in draft.gates), "no SMS past a closed gate"
+        )
         _must(not after.completed, "no SMS for someone who is done")
 
 
@@ -71,7 +75,12 @@ def _orders(prior: IntentState, after: IntentState, step: Step, draft: Draft) ->
         _must(draft.now_ms < order.not_after_ms <= after.expiry_ms, "nothing is ordered too late")
         if order.channel is Channel.EMAIL:
             _must(not prior.claimed_ms, "no e-mail is ordered after the SMS claim")
-    for before, now in ((prior.email, after.email), (prior.sms, after.sms)):
+    tracks = ((Channel.EMAIL, prior.email, after.email), (Channel.SMS, prior.sms, after.sms))
+    for channel, before, now in tracks:
         number = before.submission_no if before is not None else 0
-        ordered = now.submission_no - number if now is not None else 0
-        _must(ordered in (0, 1), "submissions are numbered one by one")
+        ordered = [d.submission_no for d in step.dispatches if d.channel is channel]
+        reached = now.submission_no if now is not None else number
+        _must(
+            reached - number == len(ordered) <= 1 and ordered in ([], [reached]),
+            "submissions are numbered one by one",
+        )

@@ -10,7 +10,6 @@ from schemas.attempt import Attempt, AttemptState
 from schemas.codec import Undecodable, decode
 from schemas.decision import CloseKind, InputKind, Phase
 from schemas.ids import Channel
-from schemas.instruction import Instruction, InstructionAction
 from schemas.intent import IntentRequested
 from schemas.observation import Observation
 from schemas.policy import BounceAfterDelivered
@@ -32,13 +31,10 @@ from streams.core.state import EarlyFact, IntentState
 from streams.core.table import Move
 
 _BOTH = (Channel.EMAIL, Channel.SMS)
-_ENDED = {InputKind.COMPLETION: Reason.COMPLETED, InputKind.CANCELLATION: Reason.CANCELLED}
-# A dispatcher that refuses for one of these knows of an end before the worker does.
-_ENDS_IT = frozenset(
-    {Reason.COMPLETED, Reason.CANCELLED, Reason.SUPERSEDED, Reason.FORCE_CLOSED, Reason.CLOSED}
-)
 # These say nothing about the intent as a whole: the channel is simply not used any more.
 _CHANNEL_ONLY = frozenset({Reason.EXPIRED, Reason.CONFLICTING_REQUEST})
+_WENT_OUT = frozenset({AttemptState.ACCEPTED, AttemptState.DELIVERED})
+_OVER = frozenset({AttemptState.FAILED, AttemptState.REFUSED})
 _TOPIC_OF = {
     InputKind.COMPLETION.value: TopicKind.INTENTS,
     InputKind.CANCELLATION.value: TopicKind.INTENTS,
@@ -55,28 +51,21 @@ def steps(state: IntentState | None, given: Input, context: Context) -> list[Ste
     """
     first = step(state, given, context)
     found = [first]
-    early = (
-        state.early if state is not None and first.state is not None and first.state.request_digest else []
-    )
-    for fact in early:
-        parked = step(found[-1].state, _unpark(fact, given.at_ms), context)
+    if state is None or first.state is None or not first.state.request_digest:
+        return found
+    for fact in state.early:
+        parked = step(found[-1].state, _unpark(fact, state.intent_id, given.at_ms), context)
         parked.was_parked = True
         found.append(parked)
     return found
 
 
-def _unpark(fact: EarlyFact, at_ms: int) -> Input:
+def _unpark(fact: EarlyFact, intent_id: str, at_ms: int) -> Input:
     where = Coordinates(topic=fact.topic, partition=fact.partition, offset=fact.offset)
-    record = decode(_TOPIC_OF[fact.kind], _key_in(fact), fact.value)
+    record = decode(_TOPIC_OF[fact.kind], intent_id.encode(), fact.value)
     if isinstance(record, Undecodable):
         raise TypeError(f"a parked fact cannot be read back: {record.reason.value}")
     return Input(record, InputKind(fact.kind), where, at_ms)
-
-
-def _key_in(fact: EarlyFact) -> bytes:
-    """The key of a parked fact is the intent id its own bytes name."""
-    start = fact.value.index(b'"intent_id":"') + 13
-    return fact.value[start : fact.value.index(b'"', start)]
 
 
 def step(state: IntentState | None, given: Input, context: Context) -> Step:
@@ -92,15 +81,16 @@ def _dispatch(state: IntentState | None, known: IntentState, draft: Draft) -> St
     given = draft.input
     if not known.request_digest:
         return _before_request(state, draft)
+    ends = intake.end_reason(given.record)
+    if ends is not None:
+        return _end(known, draft, ends)
     match given.kind:
         case InputKind.REQUEST:
             return _repeat(known, draft)
-        case InputKind.COMPLETION | InputKind.CANCELLATION:
-            return _end(known, draft, _ENDED[given.kind])
         case InputKind.TICK:
             return _tick(known, draft)
         case InputKind.INSTRUCTION:
-            return _instruct(known, draft)
+            return _release(known, draft)
         case _:
             return _news(known, draft)
 
@@ -128,12 +118,14 @@ def _suppress_unknown(draft: Draft, seen: Observation) -> None:
 
 
 def _repeat(state: IntentState, draft: Draft) -> Step:
-    """The same id again: the first request stands."""
+    """The same id again: the first request stands; a difference is refused once."""
     request = draft.input.record
     if not isinstance(request, IntentRequested):
         raise TypeError("a request was expected")
-    if intake.digest_of(request) == state.request_digest:
+    digest = intake.digest_of(request)
+    if digest in (state.request_digest, state.conflict_digest):
         return draft.absorbed(state)
+    draft.state.conflict_digest = digest
     draft.because(Reason.CONFLICTING_REQUEST)
     return finish(draft)
 
@@ -161,45 +153,36 @@ def _end(state: IntentState, draft: Draft, reason: Reason) -> Step:
     return finish(draft)
 
 
-def _instruct(state: IntentState, draft: Draft) -> Step:
-    order = draft.input.record
-    if not isinstance(order, Instruction):
-        raise TypeError("an instruction was expected")
-    match order.action:
-        case InstructionAction.COMPLETE:
-            return _end(state, draft, Reason.COMPLETED)
-        case InstructionAction.CANCEL:
-            return _end(state, draft, Reason.CANCELLED)
-        case InstructionAction.FORCE_CLOSE:
-            return _end(state, draft, Reason.FORCE_CLOSED)
-        case InstructionAction.RELEASE:
-            if state.closed is not None or not (state.quarantined or _is_held(state)):
-                return draft.absorbed(state)
-            draft.state.quarantined = False
-            _try_holds_now(draft, every=True)
-            draft.because(Reason.RELEASED)
-            return finish(draft)
+def _release(state: IntentState, draft: Draft) -> Step:
+    """Out of quarantine, or out of a hold before its time. What was learnt meanwhile counts now."""
+    if state.closed is not None:
+        return draft.absorbed(state)
+    draft.state.quarantined = False
+    pulled = _try_holds_now(draft, every=True)
+    if not state.quarantined and not pulled:
+        return draft.absorbed(state)
+    draft.because(Reason.RELEASED)
+    if state.quarantined:
+        _consequences(draft)
+        for channel in _BOTH:
+            polling.after_news(draft, channel)
+    return finish(draft)
 
 
-def _is_held(state: IntentState) -> bool:
-    tracks = (state.email, state.sms)
-    return state.hold_reason is not None or any(
-        t is not None and t.state is AttemptState.HELD for t in tracks
-    )
-
-
-def _try_holds_now(draft: Draft, *, every: bool = False) -> None:
-    """A control changed, or an operator says so: what is held is tried on the next tick, which is due now."""
-    state = draft.state
+def _try_holds_now(draft: Draft, *, every: bool = False) -> bool:
+    """A control changed, or an operator says so: what is held is due now. Whether anything was held."""
+    state, now, pulled = draft.state, draft.now_ms, False
     if state.hold_reason is not None and (every or state.hold_reason is Reason.CONTROL_PAUSED):
-        if state.intake_due_ms:
-            state.intake_due_ms = draft.now_ms
-        elif state.claim_due_ms:
-            state.claim_due_ms = draft.now_ms
+        if state.intake_due_ms > now:
+            state.intake_due_ms, pulled = now, True
+        elif state.claim_due_ms > now:
+            state.claim_due_ms, pulled = now, True
     for track in (state.email, state.sms):
-        held = track is not None and track.state is AttemptState.HELD and track.retry_ms
-        if track is not None and held and (every or track.reason is Reason.CONTROL_PAUSED):
-            track.retry_ms = draft.now_ms
+        if track is None or track.state is not AttemptState.HELD or track.retry_ms <= now:
+            continue
+        if every or track.reason is Reason.CONTROL_PAUSED:
+            track.retry_ms, pulled = now, True
+    return pulled
 
 
 def _news(state: IntentState, draft: Draft) -> Step:
@@ -217,6 +200,7 @@ def _news(state: IntentState, draft: Draft) -> Step:
         raise TypeError(f"no rule for {type(record).__name__}")
     if not changed:
         return draft.absorbed(state)
+    _count_needless(state, draft)
     if state.closed is not None:
         _after_the_end(draft)
     elif not state.quarantined:
@@ -244,18 +228,17 @@ def _after_the_end(draft: Draft) -> None:
     """Evidence after the end is appended; a message that went out all the same is an honest overlap."""
     state = draft.state
     draft.above_all(Reason.LATE_EVIDENCE)
-    taken = [t for t in (state.email, state.sms) if t is not None and t.facts.accepted_ms]
-    if not state.overlap and any(t.state is AttemptState.ACCEPTED for t in taken):
-        told_late = draft.input.kind is InputKind.ATTEMPT
-        if told_late:
-            state.overlap = True
-            draft.because(Reason.OVERLAP)
-    _count_needless(draft)
+    late = draft.input.record
+    if not state.overlap and isinstance(late, Attempt) and late.state in _WENT_OUT:
+        state.overlap = True
+        draft.because(Reason.OVERLAP)
 
 
-def _count_needless(draft: Draft) -> None:
-    state = draft.state
-    if state.claimed_ms and not state.needless and state.email is not None and state.email.facts.delivered_ms:
+def _count_needless(prior: IntentState, draft: Draft) -> None:
+    """E-mail proved delivered only after the claim; a delivery that bounced before it does not count."""
+    state, before, email = draft.state, prior.email, draft.state.email
+    news = email is not None and email.facts.delivered_ms and before and not before.facts.delivered_ms
+    if prior.claimed_ms and not state.needless and news:
         state.needless = True
         draft.because(Reason.NEEDLESS_FALLBACK)
 
@@ -286,13 +269,11 @@ def _email_consequences(draft: Draft) -> None:
             draft.move(Move.EMAIL_DELIVERED)
             state.claim_due_ms, state.hold_reason = 0, None
             new_stage(email)
-    elif state.phase is Phase.EMAIL_DELIVERED:
-        if email.facts.failed_ms and not state.claim_due_ms and state.sms_refused is None:
-            draft.because(Reason.BOUNCE_AFTER_DELIVERED)
-            if policy_of(draft).bounce_after_delivered is BounceAfterDelivered.FALLBACK:
-                claim.attempt(draft, Reason.CONCLUSIVE_FAILURE)
-    else:
-        _count_needless(draft)
+    if state.phase is Phase.EMAIL_DELIVERED and email.facts.failed_ms:
+        draft.because(Reason.BOUNCE_AFTER_DELIVERED)
+        untried = not state.claim_due_ms and state.sms_refused is None
+        if untried and policy_of(draft).bounce_after_delivered is BounceAfterDelivered.FALLBACK:
+            claim.attempt(draft, Reason.CONCLUSIVE_FAILURE)
 
 
 def _sms_consequences(draft: Draft) -> None:
@@ -305,7 +286,7 @@ def _sms_consequences(draft: Draft) -> None:
         return
     if sms.facts.delivered_ms:
         draft.move(Move.SMS_DELIVERED)
-    elif sms.facts.failed_ms:
+    elif sms.facts.failed_ms or sms.state in _OVER:
         draft.move(Move.SMS_FAILED)
         draft.because(Reason.EXHAUSTED)
 
@@ -327,9 +308,9 @@ def _tick(state: IntentState, draft: Draft) -> Step:
             _try_holds_now(draft)
         if new.claim_due_ms and now >= new.claim_due_ms:
             claim.when_due(draft)
+    if draft.state.closed is None and not state.quarantined and draft.state.email is not None:
         for channel in _BOTH:
             polling.due_submission(draft, channel)
-    if draft.state.closed is None and not state.quarantined and draft.state.email is not None:
         _sms_consequences(draft)
         for channel in _BOTH:
             polling.due_look(draft, channel)

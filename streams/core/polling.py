@@ -16,11 +16,13 @@ from streams.core.acts import (
     last_useful_ms,
     order_lookup,
     order_submission,
+    plan_poll,
     policy_of,
     schedule_poll,
     track_of,
 )
 from streams.core.draft import Draft
+from streams.core.facts import visible_ms
 from streams.core.schedule import resubmit_delay_ms
 from streams.core.state import Track
 
@@ -65,21 +67,24 @@ def _ladder(draft: Draft, channel: Channel, track: Track) -> None:
     policy, caps = policy_of(draft), draft.capabilities(track)
     soon = channel_policy(policy, channel).resubmit_after_ms
     if can_look(draft, track) and not track.budget_spent:
-        if not track.asked_until_ms:
-            planned = track.next_poll_ms or draft.now_ms + soon
-            track.next_poll_ms = min(planned, max(draft.now_ms + soon, track.lease_until_ms))
+        # One look exactly when «not found» begins to count; before and after it the schedule is enough.
+        counts = max(visible_ms(draft, track), track.paused_until_ms)
+        if not track.asked_until_ms and counts > draft.now_ms:
+            plan_poll(draft, channel, min(track.next_poll_ms or counts, counts))
         return
     seed = f"{draft.state.intent_id}/{channel.value}/{track.submission_no}"
     again = draft.now_ms + resubmit_delay_ms(soon, track.submission_no, seed=seed)
     if again >= last_useful_ms(draft.state, policy):
         return
-    if caps.idempotent_submit and again < track.submitted_ms + caps.idempotency_window_ms:
+    spent = track.real_submissions >= channel_policy(policy, channel).submissions_max
+    if not spent and caps.idempotent_submit and again < track.submitted_ms + caps.idempotency_window_ms:
         track.retry_ms = again
-    elif policy.when_unsure is WhenUnsure.RISK_DUPLICATE and not track.risked:
+    elif not spent and policy.when_unsure is WhenUnsure.RISK_DUPLICATE and not track.risked:
         track.risked = True
         track.retry_ms = again
         draft.because(Reason.RISK_DUPLICATE)
-    else:
+    elif not track.waiting:
+        track.waiting = True
         draft.because(Reason.WAITING_UNSURE)
 
 

@@ -6,7 +6,7 @@ It must not hold the sealed payload (table `sealed`) or anything a log must not 
 from __future__ import annotations
 
 import copy
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -50,6 +50,7 @@ class Track(msgspec.Struct, omit_defaults=True):
     message_id: str | None = None
     retry_ms: int = NEVER  # when the next submission is due
     risked: bool = False
+    waiting: bool = False  # said once: neither look-up nor key can settle it
     holds: int = 0  # in a row
     facts: Facts = msgspec.field(default_factory=Facts)
     poll_no: int = 0
@@ -58,6 +59,7 @@ class Track(msgspec.Struct, omit_defaults=True):
     answers: int = 0
     asked_until_ms: int = NEVER  # a look-up is outstanding until then
     next_poll_ms: int = NEVER
+    paused_until_ms: int = NEVER  # the provider asked us not to look up before
     last_answer_ms: int = NEVER
     budget_spent: bool = False
     suppressed: bool = False
@@ -72,13 +74,14 @@ class EarlyFact(msgspec.Struct, omit_defaults=True):
     partition: int
     offset: int
     at_ms: int
+    ends: Reason | None = None  # it ends the intent: nothing is sent when the intent comes
 
 
 class IntentState(msgspec.Struct, omit_defaults=True):
     """`request_digest` empty: no request was read yet, only early facts. `closed` set: a stub."""
 
     intent_id: str
-    v: int = STATE_VERSION
+    v: Literal[1] = STATE_VERSION
     seq: int = 0
     prev_digest: str = ""
     last_now_ms: int = NEVER
@@ -86,6 +89,7 @@ class IntentState(msgspec.Struct, omit_defaults=True):
     closed: CloseKind | None = None
     request_digest: str = ""
     sealed_digest: str = ""
+    conflict_digest: str = ""  # of the last other request under this id
     tenant: str = ""
     purpose: str = ""
     policy: str = ""
