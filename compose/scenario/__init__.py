@@ -1,0 +1,1 @@
+"""Scenario files: one intent's story on a virtual clock through the real handlers, in milliseconds."""
