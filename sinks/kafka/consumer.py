@@ -1,0 +1,228 @@
+"""Reading topics: a group member that commits only what it is told to, and a reader to the end.
+
+It must not store or commit an offset by itself (case F45): the caller says when work is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from schemas.errors import BackstopError
+
+log = logging.getLogger("backstop.kafka")
+
+Place = tuple[str, int]  # topic, partition
+CALL_S = 10.0  # metadata, offsets and commits: a broker that does not answer by then is away
+
+
+class KafkaAway(BackstopError):
+    """The cluster did not answer in time."""
+
+    remedy = "Check that Kafka runs at the address in BACKSTOP_KAFKA; what waits is taken up again by itself."
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One record as read. `timestamp_ms` is the log's."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+def _to_message(raw: object) -> Message:
+    found = raw
+    return Message(
+        found.topic(),  # type: ignore[attr-defined]
+        found.partition(),  # type: ignore[attr-defined]
+        found.offset(),  # type: ignore[attr-defined]
+        found.timestamp()[1],  # type: ignore[attr-defined]
+        found.key(),  # type: ignore[attr-defined]
+        found.value(),  # type: ignore[attr-defined]
+        tuple(found.headers() or ()),  # type: ignore[attr-defined]
+    )
+
+
+class Reader:
+    """A member of a consumer group. Eager assignment: a revocation gives everything back at once, so
+    `on_revoke` is the one moment to finish or forget what is in flight."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        topics: Iterable[str],
+        *,
+        isolation: str = "read_committed",
+        session_timeout_ms: int = 10_000,
+        positions: Callable[[list[Place]], Mapping[Place, int]] | None = None,
+        on_assign: Callable[[list[Place]], None] | None = None,
+        on_revoke: Callable[[list[Place]], None] | None = None,
+    ) -> None:
+        self._positions, self._on_assign, self._on_revoke = positions, on_assign, on_revoke
+        self._assigned: list[Place] = []
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "client.id": group,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": isolation,
+                "session.timeout.ms": session_timeout_ms,
+                "heartbeat.interval.ms": max(200, session_timeout_ms // 6),
+                "max.poll.interval.ms": max(300_000, session_timeout_ms),
+                "partition.assignment.strategy": "range",
+                "fetch.wait.max.ms": 100,
+                "log_level": 3,
+            }
+        )
+        self._consumer.subscribe(
+            list(topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke
+        )
+
+    def _assign(self, consumer: Consumer, found: list[TopicPartition]) -> None:
+        places = [(tp.topic, tp.partition) for tp in found]
+        if self._positions is not None:
+            known = self._positions(places)
+            for tp in found:
+                tp.offset = known.get((tp.topic, tp.partition), OFFSET_BEGINNING)
+        consumer.assign(found)
+        self._assigned = places
+        if self._on_assign is not None:
+            self._on_assign(places)
+
+    def _revoke(self, consumer: Consumer, found: list[TopicPartition]) -> None:
+        if self._on_revoke is not None:
+            self._on_revoke([(tp.topic, tp.partition) for tp in found])
+        consumer.unassign()
+        self._assigned = []
+
+    @property
+    def assignment(self) -> list[Place]:
+        return list(self._assigned)
+
+    def poll(self, count_max: int, timeout_s: float) -> list[Message]:
+        """Up to `count_max` records; empty when nothing came within `timeout_s`."""
+        found: list[Message] = []
+        for raw in self._consumer.consume(count_max, timeout_s):
+            error = raw.error()
+            if error is None:
+                found.append(_to_message(raw))
+            elif error.fatal():
+                raise KafkaAway(f"Kafka: {error.str()}", code="fatal")
+            else:
+                log.warning("kafka: %s", error.name())
+        return found
+
+    def commit(self, offsets: Mapping[Place, int]) -> None:
+        """Commit next offsets and wait. A member that lost its partitions is not an error: others redo it."""
+        if not offsets:
+            return
+        wanted = [TopicPartition(t, p, o) for (t, p), o in offsets.items() if (t, p) in self._assigned]
+        if not wanted:
+            return
+        try:
+            self._consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as exc:
+            log.warning("offsets not committed: %s", exc.args[0].name())
+
+    def pause(self, places: Iterable[Place]) -> None:
+        self._consumer.pause([TopicPartition(*p) for p in places])
+
+    def resume(self, places: Iterable[Place]) -> None:
+        self._consumer.resume([TopicPartition(*p) for p in places])
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Ends:
+    """Where partitions end now. One client, no group membership, safe to keep."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._consumer = _anonymous(bootstrap, "read_uncommitted")
+
+    def of(self, topics: Iterable[str]) -> dict[Place, int]:
+        """High watermarks, open transactions included. Raises `KafkaAway`."""
+        found: dict[Place, int] = {}
+        try:
+            for topic in topics:
+                partitions = self._consumer.list_topics(topic, CALL_S).topics[topic].partitions
+                for partition in partitions:
+                    tp = TopicPartition(topic, partition)
+                    found[topic, partition] = self._consumer.get_watermark_offsets(tp, CALL_S)[1]
+        except KafkaException as exc:
+            raise KafkaAway(f"Kafka: {exc.args[0].str()}", code="ends") from None
+        return found
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def read_all(
+    bootstrap: str, topic: str, *, isolation: str = "read_committed", timeout_s: float = 60.0
+) -> Iterator[Message]:
+    """Every record of a topic up to the high watermark of now. Raises `KafkaAway` when it takes too long."""
+    ends_of = Ends(bootstrap)
+    try:
+        ends = ends_of.of([topic])
+    finally:
+        ends_of.close()
+    todo = {p for (_, p), end in ends.items() if end > 0}
+    consumer = _anonymous(bootstrap, isolation)
+    try:
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in todo])
+        idle_s = 0.0
+        while todo:
+            batch = consumer.consume(5_000, 0.2)
+            idle_s = 0.0 if batch else idle_s + 0.2
+            if idle_s > timeout_s:
+                raise KafkaAway(
+                    f"{topic}: partitions {sorted(todo)} not readable to the end", code="unreadable"
+                )
+            for raw in batch:
+                error = raw.error()
+                if error is None:
+                    yield _to_message(raw)
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                    if raw.offset() >= ends[topic, raw.partition()]:
+                        todo.discard(raw.partition())
+                elif error.fatal():
+                    raise KafkaAway(f"Kafka: {error.str()}", code="fatal")
+    finally:
+        consumer.close()
+
+
+def _anonymous(bootstrap: str, isolation: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "backstop-unused",  # librdkafka wants one; nothing is joined or committed
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": isolation,
+            "fetch.wait.max.ms": 50,
+            "log_level": 3,
+        }
+    )
