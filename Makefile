@@ -26,7 +26,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo "setting up $(VENV): about a minute, once"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) install --require-hashes -r requirements.lock
-	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(PIP) install --no-deps --no-build-isolation --editable . >$(VENV)/install.log 2>&1 || { \
+	  cat $(VENV)/install.log; exit 1; }
 	@touch $@
 
 demo: setup ## real Kafka and Postgres, over 200 intents, every outcome, four proofs

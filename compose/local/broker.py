@@ -6,6 +6,7 @@ It must not create topics (see `backstop topics create`) and is no production se
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import shutil
 import signal
@@ -40,7 +41,7 @@ GROUP_SESSION_MIN_MS = 1_000  # lets tests use short sessions; Kafka's default i
 NODE_SESSION_MS = 3_000  # after a SIGKILL the controller, the same node, waits this long; 9 s by default
 ABORT_SCAN_MS = 2_000  # how often hung transactions are looked for; 10 s by default
 
-_LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
+_LOG_CONFIG = Path(__file__).with_name("log4j2.json")  # warnings; three files of 10 MB at most
 
 
 class Broker:
@@ -105,7 +106,7 @@ class Broker:
     def _ports(self) -> tuple[int, int]:
         """Client and controller port: those of last time while they are free."""
         kept: dict[str, int] = {}
-        if self._ports_file.exists():
+        with contextlib.suppress(FileNotFoundError, ValueError):
             kept = json.loads(self._ports_file.read_text(encoding="utf-8"))
         fresh = free_ports(2)
         client = self._fixed_port or kept.get("client", fresh[0])

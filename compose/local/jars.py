@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 import tempfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -54,14 +54,21 @@ def default_cache() -> Path:
     return Path.home() / ".cache" / "backstop" / "jars"
 
 
-def class_path(cache: Path | None = None, on_progress: Callable[[str], None] = lambda _: None) -> list[Path]:
+def class_path(
+    cache: Path | None = None,
+    on_progress: Callable[[str], None] = lambda _: None,
+    *,
+    lock: Path = LOCK,
+    repositories: Mapping[str, str] | None = None,
+) -> list[Path]:
     """The locked jars as files, fetched when absent; every hash is checked on every call (about 0.1 s).
 
+    `repositories` (name to URL) replaces Maven Central, for a mirror.
     Raises JarUnavailable, naming the coordinates.
     """
     folder = cache or default_cache()
     folder.mkdir(parents=True, exist_ok=True)
-    jars = locked()
+    jars = locked(lock)
     absent = [jar for jar in jars if not _is_intact(folder / jar.file_name, jar)]
     if absent:
         on_progress(f"fetching {len(absent)} of {len(jars)} jars of Apache Kafka (43 MB, once per user)")
@@ -69,7 +76,7 @@ def class_path(cache: Path | None = None, on_progress: Callable[[str], None] = l
             tempfile.TemporaryDirectory(dir=folder) as staging,
             ThreadPoolExecutor(DOWNLOADS_AT_ONCE_MAX) as pool,
         ):
-            list(pool.map(lambda jar: _fetch(jar, Path(staging), folder), absent))
+            list(pool.map(lambda jar: _fetch(jar, Path(staging), folder, repositories), absent))
     return [folder / jar.file_name for jar in jars]
 
 
@@ -82,11 +89,14 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _fetch(jar: Jar, staging: Path, folder: Path) -> None:
+def _fetch(jar: Jar, staging: Path, folder: Path, repositories: Mapping[str, str] | None) -> None:
     """Download into `staging`, check, then move into place in one step: two starts at once do no harm."""
     from jgo.maven import MavenContext
 
-    context = MavenContext(repo_cache=staging, local_repos=[], timeout=DOWNLOAD_TIMEOUT_S)
+    remotes = dict(repositories) if repositories is not None else None
+    context = MavenContext(
+        repo_cache=staging, local_repos=[], remote_repos=remotes, timeout=DOWNLOAD_TIMEOUT_S
+    )
     component = context.project(jar.group, jar.artifact).at_version(jar.version)
     try:
         fetched = Path(component.artifact().resolve())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -195,6 +196,34 @@ def test_an_orphan_is_ended_by_the_next_start_and_a_stranger_with_its_pid_is_not
         stranger.kill()
         stranger.wait()
         broker.stop()
+
+
+def test_ports_taken_between_two_runs_are_replaced_and_the_data_is_still_found(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "kafka")
+    broker.start()
+    _create_topic(broker.bootstrap, "kept")
+    _produce(broker.bootstrap, "kept", [b"one"])
+    broker.stop()
+    ports = json.loads((broker.folder / "ports.json").read_text(encoding="utf-8"))
+    with (
+        socket.create_server((LOOPBACK, ports["client"])),
+        socket.create_server((LOOPBACK, ports["controller"])),
+    ):
+        moved = Broker(tmp_path / "kafka")
+        moved.start()
+        try:
+            assert moved.bootstrap != broker.bootstrap
+            assert _read(moved.bootstrap, "kept", 1) == [b"one"]
+        finally:
+            moved.stop()
+
+
+def test_a_port_asked_for_and_taken_is_refused(tmp_path: Path) -> None:
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(LocalStackError, match=f"port {port} is taken") as refused:
+            Broker(tmp_path / "kafka", port=port).start()
+    assert refused.value.code == "port_taken"
 
 
 def test_acknowledged_records_and_rows_survive_a_kill_of_both_servers(own: Stack) -> None:
