@@ -1,0 +1,175 @@
+"""Destinations as types whose printed form is useless, with one normaliser each.
+
+The same normal form feeds fingerprint, suppression, consent and sending (case F34). `reveal()` is the
+only way out; repr, str, format, pickle and JSON are not. It must not guess: what is not plainly one
+address or one number is refused with a code.
+
+    e-mail                              decided
+    USER@EXAMPLE.COM                    user@example.com: domain and local part are folded
+    Alice@Example.COM                   the same as alice@example.com
+    alice+reset@example.com             another person's address: tags are kept
+    x@bücher.example                    x@xn--bcher-kva.example
+    user@example.com.                   refused: trailing_dot (one spelling for one mailbox)
+    user@[192.0.2.1]                    refused: address_literal
+    " user@example.com", "user…\\n"      refused: control_or_space
+    victim+x<U+037E>other@example.com   refused: changes_when_normalised (it would become a second address)
+    "quoted local"@example.com          refused: syntax
+    254 characters and more             refused: too_long
+    NFD accent in the local part        refused: changes_when_normalised
+    any non-ASCII local part            refused: local_part_not_ascii (providers of seed 003 need ASCII)
+
+    phone                               decided
+    +447700900123                       GB
+    +390655501234                       IT, the zero is part of the number
+    +490301234567, +4407700900123       refused: trunk_zero
+    00447700900123, 07700900123, 4477…  refused: not_e164
+    +44 (0)7700 900123, … ext 5         refused: not_e164
+    +10000000000, +0123456789, 16 digits refused
+    +1 876 …                            JM, by area code, not US (case F18)
+    +1 900 …, +881 …, +44 70 …          refused: not_a_person (premium, satellite, forwarding)
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any, NoReturn, Self
+
+import phonenumbers
+from email_validator import EmailNotValidError, validate_email
+from phonenumbers import PhoneNumberType
+
+from schemas.errors import InvalidDestination
+
+EMAIL_CHARS_MAX = 254  # RFC 5321 path of 256 less the angle brackets
+_E164 = re.compile(r"\+[1-9][0-9]{6,14}")
+_REFUSED_CHARS = re.compile(r"[\x00-\x20\x7f;,<>()\[\]\\\"]")
+_NANP = 1
+_NOT_A_PERSON = {
+    PhoneNumberType.PREMIUM_RATE,
+    PhoneNumberType.SHARED_COST,
+    PhoneNumberType.TOLL_FREE,
+    PhoneNumberType.PERSONAL_NUMBER,
+    PhoneNumberType.PAGER,
+    PhoneNumberType.UAN,
+    PhoneNumberType.VOICEMAIL,
+}
+
+
+class _Destination:
+    """A normalised destination. Equality and hash go by the normal form."""
+
+    __slots__ = ("_normal",)
+    _normal: str
+
+    def __init__(self, normal: str) -> None:
+        object.__setattr__(self, "_normal", normal)
+
+    def reveal(self) -> str:
+        """The normal form; only sealing, fingerprinting and submission need it."""
+        return self._normal
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(hidden)"
+
+    __str__ = __repr__
+
+    def __format__(self, _spec: str) -> str:
+        return repr(self)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._normal == self._normal
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._normal))
+
+    def __setattr__(self, _name: str, _value: Any) -> NoReturn:
+        raise AttributeError("a destination does not change")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a destination is not pickled: it would be written out in clear")
+
+
+class EmailAddress(_Destination):
+    """One e-mail address: ASCII local part folded to lower case, domain in IDNA form."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `InvalidDestination` whose code is in the table above; the text is not quoted."""
+        if len(text) > EMAIL_CHARS_MAX:
+            _refuse("an address has at most 254 characters", "too_long")
+        if unicodedata.normalize("NFC", text) != text:
+            _refuse("this address changes when it is normalised", "changes_when_normalised")
+        if text.rpartition("@")[2].startswith("["):
+            _refuse("an address in brackets is not a mailbox we write to", "address_literal")
+        if _REFUSED_CHARS.search(text):
+            _refuse("spaces, control characters, quotes, commas and brackets are refused", "control_or_space")
+        if text.endswith("."):
+            _refuse("the domain ends with a dot", "trailing_dot")
+        if not text.rpartition("@")[0].isascii():
+            _refuse("the part before @ must be ASCII", "local_part_not_ascii")
+        try:
+            found = validate_email(
+                text, check_deliverability=False, allow_smtputf8=False, test_environment=True
+            )
+        except EmailNotValidError:
+            _refuse("this is not one e-mail address", "syntax")
+        normal = f"{found.local_part.lower()}@{found.ascii_domain}"
+        if len(normal) > EMAIL_CHARS_MAX:
+            _refuse("an address has at most 254 characters", "too_long")
+        return cls(normal)
+
+
+class PhoneNumber(_Destination):
+    """One number in E.164 form that reaches one person, with its country."""
+
+    __slots__ = ("_country",)
+    _country: str
+
+    def __init__(self, normal: str, country: str) -> None:
+        super().__init__(normal)
+        object.__setattr__(self, "_country", country)
+
+    @property
+    def country(self) -> str:
+        """ISO 3166-1 alpha-2, by the longest prefix: +1 876 is JM."""
+        return self._country
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `InvalidDestination` whose code is in the table above; the text is not quoted."""
+        if not _E164.fullmatch(text):
+            _refuse("a number is + and 7 to 15 digits (E.164), nothing else", "not_e164")
+        try:
+            number = phonenumbers.parse(text, None)
+        except phonenumbers.NumberParseException:
+            _refuse("no country has this number", "unknown_country")
+        if phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164) != text:
+            _refuse("a trunk zero stands after the country code", "trunk_zero")
+        country = _country_of(number)
+        if country is None:
+            _refuse("no country has this number", "not_valid")
+        if country == "001" or phonenumbers.number_type(number) in _NOT_A_PERSON:
+            _refuse("premium, shared, satellite and forwarding numbers are refused", "not_a_person")
+        return cls(text, country)
+
+
+def _country_of(number: phonenumbers.PhoneNumber) -> str | None:
+    """The country of an allocated number, or of a possible one where the calling code has one main country.
+
+    Numbering plans grow faster than tables, and the numbers reserved for fiction (+44 7700 900…) are in no
+    table; under +1, where one code serves 25 countries, an area code that is not known is refused (F18).
+    """
+    found: str | None = phonenumbers.region_code_for_number(number)
+    if found is not None and phonenumbers.is_valid_number(number):
+        return found
+    if number.country_code == _NANP or not phonenumbers.is_possible_number(number):
+        return None
+    main: str = phonenumbers.region_code_for_country_code(number.country_code or 0)
+    return None if main == "ZZ" else main
+
+
+def _refuse(sentence: str, code: str) -> NoReturn:
+    raise InvalidDestination(sentence, code=code) from None
