@@ -1,7 +1,7 @@
 """One server started by us: its own session, a pid file, a leash, an orderly end.
 
-It must not know what the server is, and must not signal anything whose pid, start time and command line are
-not those it wrote down itself.
+It must not know what the server is, and must not signal anything whose pid and command line are not those it
+wrote down itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def silent(_sentence: str) -> None:
 class Child:
     """A server in its own session, so that a terminal's Ctrl-C reaches us first and we end it in order.
 
-    `mark` is a text its command line holds and no other's does (a path inside its data folder).
+    `mark` is an argument its command line has and no other's does (a path inside its data folder).
     """
 
     def __init__(self, name: str, pid_file: Path, *, mark: str, stop_signal: signal.Signals) -> None:
@@ -72,16 +72,15 @@ class Child:
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=ENVIRONMENT,
                 start_new_session=True, **options,
             )  # fmt: skip
-        started = psutil.Process(self._server.pid).create_time()
-        identity = [str(self._server.pid), repr(started), str(int(self._stop_signal))]
+        record = {"pid": self._server.pid, "program": command[0]}
+        self._pid_file.write_text(json.dumps(record), encoding="utf-8")
         self._leash = subprocess.Popen(
-            [sys.executable, "-I", leash.__file__, *identity],
+            [sys.executable, "-I", leash.__file__, str(self._server.pid), str(int(self._stop_signal))],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self._pid_file.write_text(json.dumps({"pid": self._server.pid, "started": started}), encoding="utf-8")
 
     def stop(self, grace_s: float) -> bool:
         """Ask it to end, wait `grace_s` seconds, then kill. True when it ended by itself."""
@@ -132,11 +131,11 @@ class Child:
         try:
             record = json.loads(self._pid_file.read_text(encoding="utf-8"))
             server = psutil.Process(int(record["pid"]))
-            is_same = abs(server.create_time() - float(record["started"])) <= leash.START_TOLERANCE_S
-            is_ours = any(self._mark in argument for argument in server.cmdline())
+            arguments = server.cmdline()
+            is_ours = arguments[:1] == [record["program"]] and self._mark in arguments
         except (psutil.Error, ValueError, KeyError, TypeError):
             return None
-        return server if is_same and is_ours else None
+        return server if is_ours else None
 
     def _forget(self) -> None:
         if self._server is not None:

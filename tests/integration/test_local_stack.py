@@ -55,6 +55,19 @@ def own(folder: Path) -> Iterator[Stack]:
     stack.stop()
 
 
+@pytest.fixture
+def owner(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another Python that owns the started stack of this module's folder."""
+    one = subprocess.Popen([sys.executable, "-c", OWNER, str(folder)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+        yield one
+    finally:
+        one.kill()
+        one.wait()
+
+
 def _create_topic(bootstrap: str, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(ANSWER_S)
@@ -68,7 +81,9 @@ def _produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
 
 
 def _read(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "log_level": 0})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "log_level": 0}
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
         records = consumer.consume(count, ANSWER_S)
@@ -83,13 +98,6 @@ def _listeners(pid: int) -> list[str]:
     return [
         one.laddr.ip for server in tree for one in server.net_connections("inet") if one.status == "LISTEN"
     ]
-
-
-def _start_owner(folder: Path) -> subprocess.Popen[str]:
-    owner = subprocess.Popen([sys.executable, "-c", OWNER, str(folder)], stdout=subprocess.PIPE, text=True)
-    assert owner.stdout is not None
-    assert owner.stdout.readline() == "ready\n"
-    return owner
 
 
 def _wait_gone(pids: list[int], within_s: float) -> list[int]:
@@ -144,8 +152,9 @@ def test_a_live_owner_is_named_and_left_alone(own: Stack, folder: Path) -> None:
     assert running(folder) is not None
 
 
-def test_servers_do_not_outlive_a_killed_owner_and_the_next_start_says_so(folder: Path) -> None:
-    owner = _start_owner(folder)
+def test_servers_do_not_outlive_a_killed_owner_and_the_next_start_says_so(
+    owner: subprocess.Popen[str], folder: Path
+) -> None:
     found = running(folder)
     assert found is not None
     owner.kill()
@@ -160,8 +169,9 @@ def test_servers_do_not_outlive_a_killed_owner_and_the_next_start_says_so(folder
     assert any(f"pid {found.owner_pid}, did not end in order" in sentence for sentence in said)
 
 
-def test_an_interrupted_terminal_leaves_the_servers_to_their_owner(folder: Path) -> None:
-    owner = _start_owner(folder)
+def test_an_interrupted_terminal_leaves_the_servers_to_their_owner(
+    owner: subprocess.Popen[str], folder: Path
+) -> None:
     found = running(folder)
     assert found is not None
     groups = {os.getpgid(pid) for pid in (owner.pid, found.kafka_pid, found.postgres_pid)}
@@ -176,8 +186,7 @@ def test_an_orphan_is_ended_by_the_next_start_and_a_stranger_with_its_pid_is_not
     broker = Broker(tmp_path / "kafka")
     try:
         broker.folder.mkdir()
-        started = psutil.Process(stranger.pid).create_time()
-        record = {"pid": stranger.pid, "started": started}
+        record = {"pid": stranger.pid, "program": sys.executable}
         (broker.folder / "broker.pid").write_text(json.dumps(record), encoding="utf-8")
         said: list[str] = []
         broker.start(said.append)
