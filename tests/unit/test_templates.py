@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -86,7 +87,8 @@ def test_missing_unknown_null_and_empty_variables_are_named_and_not_quoted() -> 
     assert names_problem(REF, ["name"]) == "missing: link"
     assert names_problem(REF, ["name", "link", "extra"]) == "unknown: extra"
     assert names_problem(REF, ["name", "link"]) is None
-    for values in ({"link": LINK}, {"link": LINK, "name": None}, {"link": LINK, "name": " "}):
+    bad: list[dict[str, Any]] = [{"link": LINK}, {"link": LINK, "name": None}, {"link": LINK, "name": " "}]
+    for values in bad:
         with pytest.raises(TemplateVariablesInvalid, match="name"):
             render_email(REF, replace(GIVEN, variables=values))
 
