@@ -186,15 +186,11 @@ class Draft:
         if reason is None:
             raise AssertionError("a decision without a reason")
         tick = self.input.record if self.input.kind is InputKind.TICK else None
-        born_expired = reason is Reason.EXPIRED_AT_INTAKE
         trigger = self.input.trigger
-        # A request that comes again after its intent was forgotten is refused without a memory of the
-        # first life; its coordinates keep the id unique.
-        suffix = f"@{trigger.partition}.{trigger.offset}" if born_expired else ""
         made: Decision = _decision(
             record="decision",
             version=1,
-            decision_id=f"{state.intent_id}:{state.seq}{suffix}",
+            decision_id=f"{state.intent_id}:{state.seq}{state.life}",
             intent_id=state.intent_id,
             seq=state.seq,
             prev_digest=state.prev_digest,

@@ -100,6 +100,10 @@ def take(request: IntentRequested, draft: Draft) -> Step:
     state.deadline_ms, state.expiry_ms = request.deadline_ms, request.expiry_ms
     draft.policy = draft.context.policies.get(request.policy)
     draft.keep_sealed = True
+    if draft.now_ms >= state.expiry_ms:
+        # It may have lived before and be forgotten: the coordinates keep its decision ids unique.
+        where = draft.input.trigger
+        state.life = f"@{where.partition}.{where.offset}"
     for fact in state.early:
         if fact.ends is not None:
             state.completed = fact.ends is Reason.COMPLETED

@@ -83,6 +83,7 @@ class IntentState(msgspec.Struct, omit_defaults=True):
     intent_id: str
     v: Literal[1] = STATE_VERSION
     seq: int = 0
+    life: str = ""  # coordinates in every decision id of an intent that came after its own expiry
     prev_digest: str = ""
     last_now_ms: int = NEVER
     phase: Phase = Phase.EMAIL_PENDING
