@@ -51,7 +51,7 @@ KINDS = {
 class IntentProcessor:
     """The worker's meaning, as `streams.engine.processor.Processor` wants it."""
 
-    tables = WORKER_TABLES
+    tables: tuple[str, ...] = WORKER_TABLES
     timer_table = INTENTS
 
     def __init__(

@@ -1,0 +1,98 @@
+"""One worker process: the engine, the processor on it, the controls it obeys, its health.
+
+It must not read the environment or a file; `compose.wiring` hands everything over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from schemas.accounts import Account
+from schemas.control import Controls
+from schemas.errors import TemplateUnknown
+from schemas.policy import Policy
+from schemas.reasons import Reason
+from schemas.record import TopicKind
+from schemas.templates.registry import names_problem
+from schemas.topics import TopicNames
+from streams.engine.app import EngineApp, build_app
+from streams.engine.errors import ExitCode
+from streams.engine.run import run
+from streams.engine.settings import EngineSettings
+from streams.worker.controls import ControlsReader
+from streams.worker.health_server import HealthServer
+from streams.worker.processor import IntentProcessor
+
+log = logging.getLogger("backstop.worker")
+
+PROBLEMS_KEPT = 4_096  # (template, names) pairs: a handful per purpose in practice
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Everything a worker is made of."""
+
+    app: EngineApp
+    processor: IntentProcessor
+
+
+@lru_cache(PROBLEMS_KEPT)
+def template_problem(template: str, names: tuple[str, ...]) -> Reason | None:
+    """Why a template cannot take these variables; None when it can."""
+    try:
+        return None if names_problem(template, names) is None else Reason.INVALID_VARIABLES
+    except TemplateUnknown:
+        return Reason.TEMPLATE_UNKNOWN
+
+
+def build(
+    names: TopicNames,
+    engine: EngineSettings,
+    *,
+    partitions: Mapping[str, int],
+    policies: Mapping[str, Policy],
+    accounts: Mapping[str, Account],
+    letter_key: bytes,
+) -> Worker:
+    """A worker that has not started."""
+    processor = IntentProcessor(
+        names,
+        partitions=partitions,
+        policies=policies,
+        accounts=accounts,
+        template_problem=template_problem,
+        letter_key=letter_key,
+    )
+    return Worker(build_app(processor, engine), processor)
+
+
+def serve(
+    worker: Worker, names: TopicNames, *, bootstrap: str, health_host: str, health_port: int
+) -> ExitCode:
+    """Run until SIGTERM, SIGINT or a failure. Controls are read before the first record."""
+    app, processor = worker.app, worker.processor
+    reader = ControlsReader(bootstrap, names[TopicKind.CONTROLS], _obey(app, processor))
+    reader.start()
+    try:
+        return run(app, HealthServer(app.health, host=health_host, port=health_port))
+    finally:
+        reader.stop()
+
+
+def _obey(app: EngineApp, processor: IntentProcessor) -> Callable[[Controls], None]:
+    """Controls come in the reader's thread; ticks are asked for on the event loop."""
+    first = threading.Event()
+
+    def obey(controls: Controls) -> None:
+        processor.use_controls(controls)
+        if not first.is_set():
+            first.set()  # before the app runs there is nothing to remind
+            return
+        log.info("controls up to offset %d are in force", controls.offset)
+        app.loop.call_soon_threadsafe(lambda: app.retick(processor.held_keys()))
+
+    return obey
