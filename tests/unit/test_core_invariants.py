@@ -16,7 +16,7 @@ from streams.core import acts, claim, gates, invariants, machine, polling
 from streams.core.draft import Draft
 from streams.core.effects import Fate, LookupOrder, Step
 from streams.core.state import Track
-from streams.core.table import TABLE, Move
+from streams.core.table import STEPS, TABLE, Move
 from tests.builders import (
     DEADLINE_MS,
     EXPIRY_MS,
@@ -150,7 +150,7 @@ def _claim_anyway(draft: Draft, why: Reason) -> None:
 def test_a_second_claim_is_caught(monkeypatch: Patch) -> None:
     game = _claimed()
     monkeypatch.setitem(TABLE, (Phase.SMS_CLAIMED, Move.CLAIM), Phase.SMS_CLAIMED)
-    monkeypatch.setattr(invariants, "STEPS", {*invariants.STEPS, (Phase.SMS_CLAIMED,) * 2})
+    monkeypatch.setattr(invariants, "STEPS", {*STEPS, (Phase.SMS_CLAIMED,) * 2})
     monkeypatch.setattr(machine, "_sms_consequences", lambda d: _claim_always(d, Reason.DEADLINE_REACHED))
     with pytest.raises(InvariantBroken, match="an SMS is claimed at most once"):
         game.give(DEADLINE_MS + 500, attempt(DEADLINE_MS + 500, A.ACCEPTED, Channel.SMS))
