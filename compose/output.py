@@ -1,4 +1,4 @@
-"""How commands speak: results on standard output, everything else on standard error, colour on a terminal only.
+"""How commands speak: results on standard output, the rest on standard error, colour on a terminal only.
 
 Exit codes mean something:
 

@@ -1,0 +1,114 @@
+"""Key files: one per holder, so that a process is given only what it needs.
+
+    publisher.json    the public sealing key and the fingerprint keys      services, operator look-up
+    dispatcher.json   the private sealing keys, fingerprint keys, digest key
+    letters.json      the key of dead-letter hashes                        worker, dispatcher, poller, auditor
+
+Files are readable by their owner only. It must not print a key.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compose.clock import entropy
+from schemas.errors import BackstopError, SettingsRefused
+from schemas.fingerprints import FingerprintKeys
+from schemas.sealed import SealingKey, UnsealingKeys, generate_key
+
+PUBLISHER, DISPATCHER, LETTERS = "publisher.json", "dispatcher.json", "letters.json"
+KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherKeys:
+    sealing: SealingKey
+    fingerprints: FingerprintKeys
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherKeys:
+    unsealing: UnsealingKeys
+    fingerprints: FingerprintKeys
+    digest_key: bytes = field(repr=False)
+
+
+def generate(folder: Path, *, key_id: str = "s1", fingerprint_id: str = "k1") -> list[Path]:
+    """Write the three files. Raises `SettingsRefused` when one of them exists: keys are not overwritten."""
+    there = [folder / name for name in (PUBLISHER, DISPATCHER, LETTERS) if (folder / name).exists()]
+    if there:
+        raise SettingsRefused([f"{path} exists; keys are never overwritten" for path in there])
+    folder.mkdir(parents=True, exist_ok=True)
+    public, private = generate_key(key_id)
+    prints = {"current": fingerprint_id, "keys": {fingerprint_id: _text(entropy(KEY_BYTES))}}
+    content: dict[str, dict[str, Any]] = {
+        PUBLISHER: {"sealing": public, "fingerprint": prints},
+        DISPATCHER: {
+            "unsealing": [private],
+            "shredded": [],
+            "fingerprint": prints,
+            "digest_key": _text(entropy(KEY_BYTES)),
+        },
+        LETTERS: {"letter_key": _text(entropy(KEY_BYTES))},
+    }
+    for name, fields in content.items():
+        path = folder / name
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(fields, indent=1) + "\n")
+    return [folder / name for name in content]
+
+
+def publisher_keys(folder: Path) -> PublisherKeys:
+    """Raises `SettingsRefused`."""
+    found = _read(folder / PUBLISHER)
+    try:
+        return PublisherKeys(SealingKey(found["sealing"]), _fingerprints(found))
+    except (KeyError, ValueError, TypeError, BackstopError):
+        raise _broken(folder / PUBLISHER) from None
+
+
+def dispatcher_keys(folder: Path) -> DispatcherKeys:
+    """Raises `SettingsRefused`."""
+    found = _read(folder / DISPATCHER)
+    try:
+        ring = UnsealingKeys(found["unsealing"], shredded=found["shredded"])
+        return DispatcherKeys(ring, _fingerprints(found), b64decode(found["digest_key"], validate=True))
+    except (KeyError, ValueError, TypeError, BackstopError):
+        raise _broken(folder / DISPATCHER) from None
+
+
+def letter_key(folder: Path) -> bytes:
+    """Raises `SettingsRefused`."""
+    found = _read(folder / LETTERS)
+    try:
+        return b64decode(found["letter_key"], validate=True)
+    except (KeyError, ValueError, TypeError):
+        raise _broken(folder / LETTERS) from None
+
+
+def _fingerprints(found: dict[str, Any]) -> FingerprintKeys:
+    given = found["fingerprint"]
+    keys = {key_id: b64decode(text, validate=True) for key_id, text in given["keys"].items()}
+    return FingerprintKeys(given["current"], keys)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        raise SettingsRefused([f"keys: {path} cannot be read; run `backstop keys generate`"]) from None
+    if not isinstance(found, dict):
+        raise _broken(path)
+    return found
+
+
+def _broken(path: Path) -> SettingsRefused:
+    return SettingsRefused([f"keys: {path} is not a key file of this version"])
+
+
+def _text(key: bytes) -> str:
+    return b64encode(key).decode()

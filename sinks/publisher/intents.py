@@ -1,0 +1,233 @@
+"""Seals, fingerprints, keys and partitions an intent, and refuses what no reader would accept.
+
+Everything is checked before anything is produced: a transport retry cannot repair a missing link (seed
+004). It must not log or quote content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import ValidationError
+
+from schemas.codec import headers
+from schemas.destinations import EmailAddress, PhoneNumber
+from schemas.errors import (
+    InvalidDestination,
+    PolicyError,
+    RecordRefused,
+    SealError,
+    TemplateError,
+)
+from schemas.fingerprints import FingerprintKeys
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, SmsConsent
+from schemas.policy import Policy
+from schemas.record import Record, TopicKind
+from schemas.sealed import Binding, Payload, SealingKey, seal
+from schemas.templates.registry import check_values
+from schemas.templates.render import RenderInput, render_email, render_sms
+from schemas.topics import TopicNames
+from sinks.kafka.producer import OutgoingRecord, Publisher
+
+SOURCE = "backstop/publisher"
+
+
+@dataclass(frozen=True, slots=True)
+class NewIntent:
+    """What a service knows. Datetimes carry a zone; destinations and variables are never printed."""
+
+    intent_id: str
+    tenant: str
+    policy: str
+    locale: str
+    email: str = field(repr=False)
+    variables: Mapping[str, str] = field(repr=False)
+    challenge_ref: str
+    requested_at: datetime
+    deadline: datetime
+    expiry: datetime
+    phone: str | None = field(default=None, repr=False)
+    sms_consent_at: datetime | None = None
+    sms_consent_text: str = "consent-1"
+
+
+class IntentPublisher:
+    """One per service process; safe to keep. Publishing the same intent again is absorbed downstream."""
+
+    def __init__(
+        self,
+        names: TopicNames,
+        *,
+        publisher: Publisher,
+        sealing: SealingKey,
+        fingerprints: FingerprintKeys,
+        policies: Mapping[str, Policy],
+    ) -> None:
+        self._topic = names[TopicKind.INTENTS]
+        self._publisher, self._sealing, self._fingerprints = publisher, sealing, fingerprints
+        self._policies = policies
+
+    def plan(self, new: NewIntent) -> IntentRequested:
+        """The record as it would be published. Raises `RecordRefused` with code, pointer and remedy."""
+        policy = self._policies.get(new.policy)
+        if policy is None:
+            raise RecordRefused(
+                f"policy {new.policy} is not known here", code="policy_unknown", pointer="/policy"
+            )
+        times = {
+            name: _milliseconds(getattr(new, name), name) for name in ("requested_at", "deadline", "expiry")
+        }
+        _check_bounds(policy, times)
+        email, phone = _destinations(new)
+        _check_content(policy, new, times["expiry"])
+        return self._sealed(new, policy, times, email, phone)
+
+    def publish(self, new: NewIntent) -> IntentRequested:
+        """Plan, produce, and return when the brokers have it. Raises `RecordRefused` or `PublishFailed`."""
+        record = self.plan(new)
+        self._send(record.intent_id, record)
+        return record
+
+    def complete(self, intent_id: str, *, at: datetime, source: str) -> IntentCompleted:
+        """The person did the thing. Raises as `publish`."""
+        record = _valid(
+            IntentCompleted, intent_id=intent_id, completed_at_ms=_milliseconds(at, "at"), source=source
+        )
+        self._send(intent_id, record)
+        return record
+
+    def cancel(self, intent_id: str, *, at: datetime, source: str) -> IntentCancelled:
+        """The service withdraws it. Raises as `publish`."""
+        record = _valid(
+            IntentCancelled, intent_id=intent_id, cancelled_at_ms=_milliseconds(at, "at"), source=source
+        )
+        self._send(intent_id, record)
+        return record
+
+    def _sealed(
+        self,
+        new: NewIntent,
+        policy: Policy,
+        times: Mapping[str, int],
+        email: EmailAddress,
+        phone: PhoneNumber | None,
+    ) -> IntentRequested:
+        email_fp = self._fingerprints.of(email)
+        sms_fp = None if phone is None else self._fingerprints.of(phone)
+        binding = Binding(
+            new.intent_id,
+            new.tenant,
+            policy.purpose,
+            policy.policy,
+            times["deadline"],
+            times["expiry"],
+            email_fp,
+            sms_fp,
+        )
+        payload = Payload(email.reveal(), None if phone is None else phone.reveal(), new.variables)
+        try:
+            sealed = seal(payload, binding, self._sealing)
+        except SealError as exc:
+            raise RecordRefused(str(exc), code=exc.code, pointer="/variables") from None
+        consent = new.sms_consent_at
+        return _valid(
+            IntentRequested,
+            intent_id=new.intent_id,
+            tenant=new.tenant,
+            purpose=policy.purpose,
+            policy=policy.policy,
+            locale=new.locale,
+            country=None if phone is None else phone.country,
+            email_fingerprint=email_fp,
+            sms_fingerprint=sms_fp,
+            sms_consent=None
+            if consent is None
+            else SmsConsent(
+                granted_at_ms=_milliseconds(consent, "sms_consent_at"), text_ref=new.sms_consent_text
+            ),
+            challenge_ref=new.challenge_ref,
+            variables=tuple(sorted(new.variables)),
+            requested_at_ms=times["requested_at"],
+            deadline_ms=times["deadline"],
+            expiry_ms=times["expiry"],
+            sealed=sealed,
+        )
+
+    def _send(self, intent_id: str, record: Any) -> None:
+        made = headers(record, source=SOURCE, record_id=f"{intent_id}:{record.record}")
+        self._publisher.publish([OutgoingRecord(self._topic, intent_id.encode(), record.to_bytes(), made)])
+
+
+def _destinations(new: NewIntent) -> tuple[EmailAddress, PhoneNumber | None]:
+    try:
+        email = EmailAddress.parse(new.email)
+    except InvalidDestination as exc:
+        raise RecordRefused(f"email: {exc}", code=exc.code, pointer="/email") from None
+    try:
+        return email, None if new.phone is None else PhoneNumber.parse(new.phone)
+    except InvalidDestination as exc:
+        raise RecordRefused(f"phone: {exc}", code=exc.code, pointer="/phone") from None
+
+
+def _check_bounds(policy: Policy, times: Mapping[str, int]) -> None:
+    asked, deadline, expiry = times["requested_at"], times["deadline"], times["expiry"]
+    bounds = policy.bounds
+    if deadline >= expiry:
+        _out("deadline must be before expiry", "/deadline")
+    if not bounds.deadline_ms_min <= deadline - asked <= bounds.deadline_ms_max:
+        _out(
+            f"deadline is {deadline - asked} ms after the request; {policy.policy} allows "
+            f"{bounds.deadline_ms_min} to {bounds.deadline_ms_max}",
+            "/deadline",
+        )
+    if expiry - asked > bounds.expiry_ms_max:
+        _out(f"expiry is {expiry - asked} ms after the request; {bounds.expiry_ms_max} allowed", "/expiry")
+    if deadline >= expiry - bounds.min_useful_window_ms:
+        _out(
+            f"only {expiry - deadline} ms lie between deadline and expiry; an SMS needs "
+            f"{bounds.min_useful_window_ms}",
+            "/deadline",
+        )
+
+
+def _check_content(policy: Policy, new: NewIntent, expiry_ms: int) -> None:
+    """Both channels render, with these very variables, before anything is promised."""
+    given = RenderInput(new.intent_id, new.locale, expiry_ms, new.variables)
+    try:
+        check_values(policy.template, new.variables)
+        render_email(policy.template, given)
+        if policy.sms.allowed and new.phone is not None:
+            render_sms(policy.template, given)
+    except (TemplateError, PolicyError) as exc:
+        raise RecordRefused(str(exc), code=exc.code, pointer="/variables") from None
+
+
+def _milliseconds(at: datetime, name: str) -> int:
+    if at.tzinfo is None or at.utcoffset() is None:
+        raise RecordRefused(
+            f"{name} has no zone: give an aware datetime", code="naive_time", pointer=f"/{name}"
+        )
+    return int((at - _EPOCH) / timedelta(milliseconds=1))
+
+
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+_R = TypeVar("_R", bound=Record)
+
+
+def _valid(kind: type[_R], **fields: Any) -> _R:
+    """The record, or `RecordRefused` naming the field and not its value."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as exc:
+        first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+        pointer = "/" + "/".join(str(p) for p in first["loc"])
+        raise RecordRefused(f"{pointer}: {first['msg']}", pointer=pointer) from None
+
+
+def _out(sentence: str, pointer: str) -> NoReturn:
+    raise RecordRefused(sentence, code="out_of_bounds", pointer=pointer)
