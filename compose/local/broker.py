@@ -24,6 +24,7 @@ from compose.local.child import (
     free_ports,
     is_free,
     silent,
+    tail,
 )
 from compose.local.jars import class_path
 
@@ -191,9 +192,8 @@ log.cleaner.dedupe.buffer.size={DEDUPE_BYTES}
                 env=ENVIRONMENT, timeout=FORMAT_S, start_new_session=True, check=False,
             )  # fmt: skip
         if done.returncode:
-            raise LocalStackError(
-                f"Kafka could not format its folder; see {self._output}", code="format_failed"
-            )
+            sentence = f"Kafka could not format its folder; the end of {self._output}:\n{tail(self._output)}"
+            raise LocalStackError(sentence, code="format_failed")
         fresh.rename(self._data)
 
     def _wait_ready(self) -> None:

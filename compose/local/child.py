@@ -106,9 +106,9 @@ class Child:
     def require_alive(self, log: Path) -> None:
         """Raise LocalStackError with the end of its log when it has died."""
         if self.pid is None:
-            text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-            tail = "\n".join(f"  {line}" for line in text.splitlines()[-LOG_TAIL_LINES:])
-            raise LocalStackError(f"{self.name} ended while starting; the end of {log}:\n{tail}", code="died")
+            raise LocalStackError(
+                f"{self.name} ended while starting; the end of {log}:\n{tail(log)}", code="died"
+            )
 
     def clear_orphan(self, on_progress: Progress) -> None:
         """End what an earlier owner of this folder left running, if it is what the pid file says it is."""
@@ -145,6 +145,12 @@ class Child:
             self._leash.wait(REAP_S)
         self._server = self._leash = None
         self._pid_file.unlink(missing_ok=True)
+
+
+def tail(log: Path) -> str:
+    """The last lines of a server's log, indented; no server of ours logs a secret."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    return "\n".join(f"  {line}" for line in text.splitlines()[-LOG_TAIL_LINES:])
 
 
 def free_ports(count: int) -> list[int]:
