@@ -59,6 +59,11 @@ def decode(kind: TopicKind, key: bytes | None, value: bytes | None) -> Record | 
         record: Record = _ADAPTERS[kind].validate_json(value)
     except ValidationError as exc:
         return _diagnose(kind, value, exc)
+    # Both have defaults for a writer's convenience; on the wire they must be said.
+    if "record" not in record.model_fields_set:
+        return Undecodable(Reason.UNKNOWN_RECORD, "/record", size=size)
+    if "version" not in record.model_fields_set:
+        return Undecodable(Reason.UNKNOWN_VERSION, "/version", size=size)
     field = _KEY_OF.get(kind)
     if field is not None and getattr(record, field).encode() != key:
         return Undecodable(Reason.KEY_MISMATCH, f"/{field}" if field != "key" else "", size=size)
