@@ -1,0 +1,55 @@
+"""The command line: one name for a command, its container service and its heading in the README.
+
+It must not do the work: each command builds what it needs through `compose.wiring` and says what came of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import typer
+
+from compose.commands import keys, processes, publish, topics
+from compose.output import AWAY, FAULT, REFUSED, STOPPED, fail, say
+from schemas.errors import BackstopError, GuardUnavailable, PreflightFailed
+from sinks.kafka.consumer import KafkaAway
+from sinks.kafka.producer import PublishFailed
+
+log = logging.getLogger("backstop")
+
+app = typer.Typer(
+    name="backstop",
+    help="Watch by polling whether an e-mail arrived; send exactly one SMS when it did not.\n\n"
+    "Start with: backstop demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+processes.register(app)
+app.add_typer(topics.app, name="topics")
+app.add_typer(keys.app, name="keys")
+app.add_typer(publish.app, name="publish")
+
+
+def main() -> None:
+    """Entry point: errors of ours become one sentence, a remedy and an exit code."""
+    try:
+        app()
+    except (KafkaAway, PublishFailed, GuardUnavailable) as exc:
+        fail(exc, code=AWAY)
+    except PreflightFailed as exc:
+        fail(exc, code=REFUSED)
+    except BackstopError as exc:
+        fail(exc, code=REFUSED)
+    except KeyboardInterrupt:
+        say("stopped")
+        sys.exit(STOPPED)
+    except Exception:
+        log.exception("a fault of ours")
+        sys.exit(FAULT)
+
+
+if __name__ == "__main__":
+    main()
