@@ -195,16 +195,14 @@ def _submitted(reply: Reply, now_ms: int) -> SubmitResult:
     if status == 429:
         return SubmitResult(AttemptState.NOT_ACCEPTED, Reason.THROTTLED, retry_at_ms=at_ms)
     if (reply.is_success or status in (400, 422)) and code in REFUSALS:
-        return _refused(REFUSALS[code])
+        return _refused(REFUSALS[code], usable_id(reply.text("id")))
     if reply.is_success:
         return _taken(reply)
-    if code in ACCOUNT_CODES:
-        return SubmitResult(AttemptState.HELD, Reason.ACCOUNT_PROBLEM, retry_at_ms=at_ms)
-    if status in (401, 403):
-        return SubmitResult(AttemptState.HELD, Reason.CREDENTIALS_REFUSED, retry_at_ms=at_ms)
-    if 400 <= status < 500 and status not in (408, 409, 425):
-        return SubmitResult(AttemptState.HELD, Reason.ACCOUNT_PROBLEM, retry_at_ms=at_ms)
-    return SubmitResult(AttemptState.UNKNOWN, Reason.SUBMIT_UNKNOWN, retry_at_ms=at_ms)
+    if not 400 <= status < 500 or status in (408, 409, 425):
+        return SubmitResult(AttemptState.UNKNOWN, Reason.SUBMIT_UNKNOWN, retry_at_ms=at_ms)
+    by_key = status in (401, 403) and code not in ACCOUNT_CODES
+    reason = Reason.CREDENTIALS_REFUSED if by_key else Reason.ACCOUNT_PROBLEM
+    return SubmitResult(AttemptState.HELD, reason, retry_at_ms=at_ms)
 
 
 def _taken(reply: Reply) -> SubmitResult:
