@@ -1,0 +1,1 @@
+"""Released documents: JSON Schemas, the AsyncAPI document, their manifest. They never change."""

@@ -1,0 +1,36 @@
+"""Writes `schemas/released` and the policy manifest: `python -m tests.contract.regenerate`.
+
+It adds what is new. It must not change what was released; before the first release, and only then,
+`--unreleased` allows it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from schemas.asyncapi import MANIFEST, documents, policy_manifest
+
+SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+GROWS = (MANIFEST, "asyncapi.json")  # a new record or topic adds to these
+
+
+def main(arguments: list[str]) -> int:
+    """0 when all is as the code says, or was written; 1 when a released file would change."""
+    wanted = {SCHEMAS / "released" / name: text for name, text in documents().items()}
+    wanted[SCHEMAS / "policies" / MANIFEST] = policy_manifest()
+    for path, text in wanted.items():
+        old = path.read_text("utf-8") if path.exists() else None
+        if old == text:
+            continue
+        if old is not None and path.name not in GROWS and "--unreleased" not in arguments:
+            print(f"{path.name} was released and would change: give the record a new version instead.")
+            return 1
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf-8")
+        print(f"wrote {path.relative_to(SCHEMAS.parent)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
