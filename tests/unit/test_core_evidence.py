@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 
 from schemas.attempt import AttemptState as A
@@ -313,8 +315,9 @@ def test_a_look_up_that_failed_spends_no_budget_and_changes_no_fact(answer: Look
 
 def test_an_answer_without_a_state_proves_no_acceptance() -> None:
     game = _told((1000, attempt(1000, A.UNKNOWN)))
-    game.until(20_000)
-    game.give(20_001, observation(20_001, None, poll_no=game.lookups[-1].poll_no))
+    game.until(7000)
+    game.give(7001, observation(7001, None, poll_no=game.lookups[-1].poll_no))
+    assert game.last.reason is Reason.LOOKUP_FAILED
     assert game.live.email is not None
     assert game.live.email.state is A.UNKNOWN
 
@@ -328,3 +331,18 @@ def test_evidence_for_a_submission_that_was_never_ordered_is_absorbed() -> None:
         observation(10, P.DELIVERED, Channel.SMS),
     ):
         assert [s.fate for s in game.give(10, record)] == [Fate.ABSORBED]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_complaint_outranks_every_other_failure(order: tuple[int, int]) -> None:
+    told = [Reason.COMPLAINT, Reason.PROVIDER_SUPPRESSED]
+    game = _told(*((3000 + n, _bounce(3000 + n, told[i])) for n, i in enumerate(order)))
+    assert game.live.email is not None
+    assert game.live.email.facts.failed_reason is Reason.COMPLAINT
+
+
+def test_each_decision_carries_the_digest_of_the_one_before() -> None:
+    game = _told((1000, attempt(1000, A.ACCEPTED)), (3000, _bounce(3000)))
+    told = [s.decision_bytes for s in game.steps if s.decision is not None]
+    expected = ["", *(sha256(value).hexdigest() for value in told[:-1])]
+    assert [d.prev_digest for d in game.decisions] == expected

@@ -90,14 +90,22 @@ def test_not_found_counts_only_after_lease_and_visibility_delay(observed: int, c
     assert _emails(game) == ([1, 2] if counts else [1])
 
 
-def test_not_found_about_an_earlier_submission_says_nothing_about_this_one() -> None:
-    game = _unknown(BY_KEY)
-    game.until(10_000)
+@pytest.mark.parametrize(("about", "state"), [(1, A.UNKNOWN), (2, A.NOT_ACCEPTED)])
+def test_not_found_about_an_earlier_submission_says_nothing_about_this_one(about: int, state: A) -> None:
+    game = _unknown(BY_REFERENCE)
+    at = _first_look(game) + 3000
+    game.give(at, observation(at, None, answer=LookupAnswer.NOT_FOUND, poll_no=game.lookups[-1].poll_no))
+    game.until(at)
     assert _emails(game) == [1, 2]
-    game.give(10_000, attempt(10_000, A.UNKNOWN, submission_no=2))
-    game.give(20_000, observation(20_000, None, answer=LookupAnswer.NOT_FOUND, submission_no=1))
+    game.give(at + 100, attempt(at + 100, A.UNKNOWN, submission_no=2))
+    asked = len(game.lookups)
+    while len(game.lookups) == asked:
+        game.until(game.live.due_ms - T0)
+    at = game.live.last_now_ms - T0 + 5000
+    poll = game.lookups[-1].poll_no
+    game.give(at, observation(at, None, answer=LookupAnswer.NOT_FOUND, submission_no=about, poll_no=poll))
     assert game.live.email is not None
-    assert game.live.email.state is A.UNKNOWN
+    assert game.live.email.state is state
 
 
 def test_the_same_lost_answer_told_again_does_not_undo_a_look_up() -> None:
@@ -152,6 +160,7 @@ def test_a_policy_may_wait() -> None:
     assert _emails(game) == [1]
     game.until(DEADLINE_MS)
     assert game.phase() is Phase.SMS_CLAIMED
+    assert game.notes.count(Reason.WAITING_UNSURE) == 1
 
 
 def test_a_policy_may_risk_a_duplicate_once_and_says_so() -> None:
@@ -269,6 +278,8 @@ def test_spent_submissions_of_an_email_prove_nothing_before_the_deadline() -> No
         game.give(now, attempt(now, A.NOT_ACCEPTED, submission_no=number, reason=Reason.THROTTLED))
         game.until(min(game.live.due_ms - T0, DEADLINE_MS - 1))
     assert game.reasons.count(Reason.SUBMISSIONS_SPENT) == 1
+    assert game.live.email is not None
+    assert not game.live.email.facts.failed_ms
     assert game.phase() is Phase.EMAIL_PENDING
     game.until(DEADLINE_MS)
     assert game.sent(Channel.SMS) == 1
@@ -348,3 +359,12 @@ def test_an_accepted_message_carries_no_stale_reason() -> None:
     game.give(11_000, attempt(11_000, A.ACCEPTED, submission_no=2))
     assert game.live.email is not None
     assert game.live.email.reason is None
+
+
+def test_a_later_look_up_does_not_undo_a_refusal_by_code() -> None:
+    game = started()
+    game.give(1000, attempt(1000, A.FAILED, reason=Reason.INVALID_RECIPIENT))
+    game.give(2000, observation(2000, P.ACCEPTED))
+    assert game.live.email is not None
+    assert game.live.email.state is A.FAILED
+    assert game.live.email.reason is Reason.INVALID_RECIPIENT
