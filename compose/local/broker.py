@@ -177,15 +177,9 @@ log.cleaner.dedupe.buffer.size={DEDUPE_BYTES}
         shutil.rmtree(fresh, ignore_errors=True)
         self._config.write_text(self._properties(controller_port, fresh), encoding="utf-8")
         cluster_id = base64.urlsafe_b64encode(entropy(CLUSTER_ID_BYTES)).rstrip(b"=").decode()
-        tool = [
-            "kafka.tools.StorageTool",
-            "format",
-            "-t",
-            cluster_id,
-            "-c",
-            str(self._config),
-            "--standalone",
-        ]
+        # Joined to its option: one id in 64 begins with "-", which the tool would take for another option.
+        options = [f"-t{cluster_id}", "-c", str(self._config), "--standalone"]
+        tool = ["kafka.tools.StorageTool", "format", *options]
         with self._output.open("ab") as output:
             done = subprocess.run(
                 [*self._java(jars), *tool], stdin=subprocess.DEVNULL, stdout=output, stderr=output,

@@ -227,6 +227,16 @@ def test_ports_taken_between_two_runs_are_replaced_and_the_data_is_still_found(t
             moved.stop()
 
 
+def test_a_cluster_id_that_begins_with_a_dash_is_formatted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compose.local.broker.entropy", lambda count: b"\xf8" + bytes(count - 1))
+    broker = Broker(tmp_path / "kafka")
+    broker.start()
+    broker.stop()
+    assert "cluster.id=-" in (broker.folder / "data" / "meta.properties").read_text(encoding="utf-8")
+
+
 def test_a_port_asked_for_and_taken_is_refused(tmp_path: Path) -> None:
     with socket.create_server((LOOPBACK, 0)) as taken:
         port = taken.getsockname()[1]
