@@ -309,3 +309,11 @@ class Reason(StrEnum):
         ReasonClass.INPUT,
         "No such intent, or it was forgotten after its time.",
     )
+
+
+_BY_CODE = {reason.value: reason for reason in Reason}
+
+
+def reason_of(code: str) -> Reason:
+    """The reason with this code. Raises `KeyError`."""
+    return _BY_CODE[code]

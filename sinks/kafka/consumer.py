@@ -71,6 +71,7 @@ class Reader:
     ) -> None:
         self._positions, self._on_assign, self._on_revoke = positions, on_assign, on_revoke
         self._assigned: list[Place] = []
+        self._ends_seen: dict[Place, int] = {}
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -78,6 +79,7 @@ class Reader:
                 "client.id": group,
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
                 "isolation.level": isolation,
                 "session.timeout.ms": session_timeout_ms,
@@ -120,10 +122,18 @@ class Reader:
             error = raw.error()
             if error is None:
                 found.append(_to_message(raw))
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the public name of the code
+                self._ends_seen[raw.topic(), raw.partition()] = raw.offset()
             elif error.fatal():
                 raise KafkaAway(f"Kafka: {error.str()}", code="fatal")
             else:
                 log.warning("kafka: %s", error.name())
+        return found
+
+    def take_ends(self) -> dict[Place, int]:
+        """Ends reached since the last call. Unlike the offset of the last record they count transaction
+        markers, so they can be compared with a high watermark."""
+        found, self._ends_seen = self._ends_seen, {}
         return found
 
     def commit(self, offsets: Mapping[Place, int]) -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from schemas.accounts import Account
-from schemas.control import Controls
+from schemas.control_board import ControlBoard
 from schemas.errors import TemplateUnknown
 from schemas.policy import Policy
 from schemas.reasons import Reason
@@ -20,10 +20,10 @@ from schemas.record import TopicKind
 from schemas.templates.registry import names_problem
 from schemas.topics import TopicNames
 from streams.engine.app import EngineApp, build_app
+from streams.engine.broadcast import BroadcastReader
 from streams.engine.errors import ExitCode
 from streams.engine.run import run
 from streams.engine.settings import EngineSettings
-from streams.worker.controls import ControlsReader
 from streams.worker.health_server import HealthServer
 from streams.worker.processor import IntentProcessor
 
@@ -75,24 +75,24 @@ def serve(
 ) -> ExitCode:
     """Run until SIGTERM, SIGINT or a failure. Controls are read before the first record."""
     app, processor = worker.app, worker.processor
-    reader = ControlsReader(bootstrap, names[TopicKind.CONTROLS], _obey(app, processor))
+    board, seen = ControlBoard(), threading.Event()
+
+    def take(key: bytes | None, value: bytes | None, offset: int) -> None:
+        ignored = board.take(key, value, offset)
+        if ignored is not None:
+            log.error("control at offset %d ignored: %s %s", offset, ignored.reason.value, ignored.pointer)
+
+    def obey() -> None:
+        """In the reader's thread; ticks are asked for on the event loop, once the app runs."""
+        processor.use_controls(board.controls)
+        if seen.is_set():
+            log.info("controls up to offset %d are in force", board.controls.offset)
+            app.loop.call_soon_threadsafe(lambda: app.retick(processor.held_keys()))
+        seen.set()
+
+    reader = BroadcastReader(bootstrap, names[TopicKind.CONTROLS], take, obey)
     reader.start()
     try:
         return run(app, HealthServer(app.health, host=health_host, port=health_port))
     finally:
         reader.stop()
-
-
-def _obey(app: EngineApp, processor: IntentProcessor) -> Callable[[Controls], None]:
-    """Controls come in the reader's thread; ticks are asked for on the event loop."""
-    first = threading.Event()
-
-    def obey(controls: Controls) -> None:
-        processor.use_controls(controls)
-        if not first.is_set():
-            first.set()  # before the app runs there is nothing to remind
-            return
-        log.info("controls up to offset %d are in force", controls.offset)
-        app.loop.call_soon_threadsafe(lambda: app.retick(processor.held_keys()))
-
-    return obey

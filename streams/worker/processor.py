@@ -16,6 +16,7 @@ from schemas.control import Controls
 from schemas.decision import InputKind
 from schemas.errors import InvariantBroken
 from schemas.ids import ID_PATTERN
+from schemas.letters import LetterWriter
 from schemas.partitions import partition_for
 from schemas.policy import Policy
 from schemas.reasons import Reason
@@ -29,7 +30,6 @@ from streams.core.state import IntentState, from_bytes, to_bytes
 from streams.engine.processor import Due, Output, View
 from streams.worker import accounting
 from streams.worker.accounting import Tally
-from streams.worker.letters import LetterWriter
 from streams.worker.outbox import SOURCE, Outbox
 from streams.worker.parking import Parking
 
@@ -73,7 +73,7 @@ class IntentProcessor:
         self._count = partitions[self.inputs[0]]
         self._policies, self._accounts, self._template_problem = policies, accounts, template_problem
         self._outbox = Outbox(names, partitions)
-        self._letters = LetterWriter(letter_key)
+        self._letters = LetterWriter(letter_key, by="worker")
         self._parking: dict[int, Parking] = {}
         self._held: dict[int, set[bytes]] = {}
         self._control_ticks: set[bytes] = set()

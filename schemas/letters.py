@@ -1,4 +1,4 @@
-"""Dead letters of the worker: where a record lies and why it could not be used, never its bytes."""
+"""Dead letters as every process writes them: where a record lies and why it is unusable, never its bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LetterWriter:
 
     __slots__ = ("_by", "_key")
 
-    def __init__(self, key: bytes, *, by: str = "worker") -> None:
+    def __init__(self, key: bytes, *, by: str) -> None:
         self._key, self._by = key, by
 
     def letter(

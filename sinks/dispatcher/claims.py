@@ -1,0 +1,201 @@
+"""The guard: claims, who is done, who must not be written to. One port, two implementations.
+
+`PostgresClaims` is the guarantee; `claims_memory.MemoryClaims` passes the same contract and serves
+scenarios. It must not decide: `rules.judge` does, under the locks taken here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from psycopg.types.json import Jsonb
+
+from schemas.ids import Channel
+from schemas.reasons import Reason, reason_of
+from sinks.dispatcher.rules import ClaimRequest, Facts, Grant, Row, Verdict, judge
+from sinks.postgres.pool import Database
+from sinks.postgres.queries import load
+
+SQL = load("sinks.dispatcher")
+
+Place = tuple[str, int]
+
+
+class Claims(Protocol):
+    """Every method raises `GuardUnavailable` when the guard cannot answer."""
+
+    def now_ms(self) -> int:
+        """The guard's own clock, ms since the epoch: leases are by it."""
+        ...
+
+    def claim(self, request: ClaimRequest) -> Verdict:
+        """Judge the order and, when granted, write the row, in one transaction."""
+        ...
+
+    def begin(self, claim_id: str) -> int | None:
+        """Directly before the first byte: the instant (ms) when the claim is still ours, its lease alive
+        and its intent not closed; else None."""
+        ...
+
+    def closed_reason(self, intent_id: str) -> Reason | None: ...
+
+    def finish(
+        self,
+        claim_id: str,
+        *,
+        intent_id: str,
+        channel: Channel,
+        state: str,
+        result: Mapping[str, Any],
+        suppress: tuple[str, Reason] | None = None,
+    ) -> bool:
+        """Write the result (and a suppression) in one transaction; False when the claim was lost meanwhile:
+        the result is kept as a late one."""
+        ...
+
+    def write_facts(
+        self,
+        *,
+        closed: list[tuple[str, Reason]],
+        suppressed: list[tuple[str, str, Reason, str]],
+        lifted: list[tuple[str, str]],
+        progress: Mapping[Place, int],
+    ) -> None:
+        """What was read of the topics, and how far, in one transaction."""
+        ...
+
+    def progress(self) -> dict[Place, int]: ...
+
+
+class PostgresClaims:
+    """The guard in Postgres: `synchronous_commit=on`, advisory locks per destination and intent."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def now_ms(self) -> int:
+        with self._database.transaction() as cursor:
+            return int(cursor.execute(SQL["now_ms"]).fetchone()["now_ms"])  # type: ignore[index]
+
+    def claim(self, request: ClaimRequest) -> Verdict:
+        values: dict[str, Any] = {
+            "intent_id": request.intent_id,
+            "channel": request.channel.value,
+            "fingerprint": request.fingerprint,
+            "fingerprints": list(request.fingerprints),
+        }
+        with self._database.transaction() as cursor:
+            cursor.execute(SQL["lock_fingerprint"], values)
+            now_ms = int(cursor.execute(SQL["now_ms"]).fetchone()["now_ms"])  # type: ignore[index]
+            row = _row(cursor.execute(SQL["claim_read"], values).fetchone())
+            verdict = judge(request, row, _facts(cursor, values), now_ms)
+            if isinstance(verdict, Grant):
+                statement = SQL["claim_insert" if verdict.is_first else "claim_again"]
+                cursor.execute(
+                    statement,
+                    values
+                    | {
+                        "tenant": request.tenant,
+                        "request_digest": request.request_digest,
+                        "dispatch_key": request.dispatch_key,
+                        "template": request.template,
+                        "ttl_ms": verdict.ttl_ms,
+                        "expiry_ms": request.expiry_ms,
+                        "submission_no": request.submission_no,
+                        "provider_account": request.account,
+                        "claim_id": request.claim_id,
+                        "lease_until_ms": now_ms + request.lease_ms,
+                        "now_ms": now_ms,
+                    },
+                )
+            return verdict
+
+    def begin(self, claim_id: str) -> int | None:
+        with self._database.transaction() as cursor:
+            found = cursor.execute(SQL["begin_submit"], {"claim_id": claim_id}).fetchone()
+            return None if found is None else int(found["submitted_ms"])
+
+    def closed_reason(self, intent_id: str) -> Reason | None:
+        with self._database.transaction() as cursor:
+            found = cursor.execute(SQL["closed_read"], {"intent_id": intent_id}).fetchone()
+            return None if found is None else reason_of(found["reason"])
+
+    def finish(
+        self,
+        claim_id: str,
+        *,
+        intent_id: str,
+        channel: Channel,
+        state: str,
+        result: Mapping[str, Any],
+        suppress: tuple[str, Reason] | None = None,
+    ) -> bool:
+        values = {
+            "claim_id": claim_id,
+            "intent_id": intent_id,
+            "channel": channel.value,
+            "state": state,
+            "result": Jsonb(dict(result)),
+        }
+        with self._database.transaction() as cursor:
+            ours = cursor.execute(SQL["finish"], values).fetchone() is not None
+            if not ours:
+                cursor.execute(SQL["late_result"], values)
+            if suppress is not None:
+                fingerprint, reason = suppress
+                listed = {
+                    "fingerprint": fingerprint,
+                    "channel": channel.value,
+                    "reason": reason.value,
+                    "cause": claim_id,
+                }
+                cursor.execute(SQL["suppression_write"], listed)
+            return ours
+
+    def write_facts(
+        self,
+        *,
+        closed: list[tuple[str, Reason]],
+        suppressed: list[tuple[str, str, Reason, str]],
+        lifted: list[tuple[str, str]],
+        progress: Mapping[Place, int],
+    ) -> None:
+        with self._database.transaction() as cursor:
+            for intent_id, reason in closed:
+                cursor.execute(SQL["closed_write"], {"intent_id": intent_id, "reason": reason.value})
+            for fingerprint, channel, reason, cause in suppressed:
+                listed = {
+                    "fingerprint": fingerprint,
+                    "channel": channel,
+                    "reason": reason.value,
+                    "cause": cause,
+                }
+                cursor.execute(SQL["suppression_write"], listed)
+            for fingerprint, channel in lifted:
+                cursor.execute(SQL["suppression_lift"], {"fingerprint": fingerprint, "channel": channel})
+            for (topic, partition), offset in progress.items():
+                read = {"topic": topic, "partition": partition, "next_offset": offset}
+                cursor.execute(SQL["progress_write"], read)
+
+    def progress(self) -> dict[Place, int]:
+        with self._database.transaction() as cursor:
+            rows = cursor.execute(SQL["progress_read"]).fetchall()
+        return {(str(r["topic"]), int(r["partition"])): int(r["next_offset"]) for r in rows}
+
+
+def _row(found: Mapping[str, Any] | None) -> Row | None:
+    if found is None:
+        return None
+    return Row(**{name: found[name] for name in Row.__dataclass_fields__})
+
+
+def _facts(cursor: Any, values: Mapping[str, Any]) -> Facts:
+    closed = cursor.execute(SQL["closed_read"], values).fetchone()
+    suppressed = cursor.execute(SQL["suppression_read"], values).fetchone()
+    return Facts(
+        None if closed is None else closed["reason"],
+        None if suppressed is None else suppressed["reason"],
+        cursor.execute(SQL["withdrawal_read"], values).fetchone() is not None,
+        cursor.execute(SQL["sms_exists"], values).fetchone() is not None,
+    )

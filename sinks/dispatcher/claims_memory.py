@@ -1,0 +1,115 @@
+"""The guard in memory, for scenarios: the same contract, one process, nothing survives.
+
+It must not be used where a crash matters.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from schemas.ids import Channel
+from schemas.reasons import Reason
+from sinks.dispatcher.rules import ClaimRequest, Facts, Grant, Row, Verdict, judge
+
+Place = tuple[str, int]
+
+
+class MemoryClaims:
+    """`clock_ms` is the guard's clock."""
+
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        self._clock_ms, self._lock = clock_ms, threading.RLock()
+        self._rows: dict[tuple[str, Channel], Row] = {}
+        self._closed: dict[str, Reason] = {}
+        self._suppressed: dict[tuple[str, str], Reason] = {}
+        self._withdrawn: set[str] = set()
+        self._progress: dict[Place, int] = {}
+        self.late: dict[str, Mapping[str, Any]] = {}
+
+    def now_ms(self) -> int:
+        return self._clock_ms()
+
+    def claim(self, request: ClaimRequest) -> Verdict:
+        with self._lock:
+            now_ms = self._clock_ms()
+            place = (request.intent_id, request.channel)
+            row = self._rows.get(place)
+            listed = [self._suppressed.get((f, request.channel.value)) for f in request.fingerprints]
+            facts = Facts(
+                self._closed.get(request.intent_id),
+                next((r for r in listed if r is not None), None),
+                any(f in self._withdrawn for f in request.fingerprints),
+                (request.intent_id, Channel.SMS) in self._rows,
+            )
+            verdict = judge(request, row, facts, now_ms)
+            if isinstance(verdict, Grant):
+                self._rows[place] = Row(
+                    request.submission_no,
+                    "claimed",
+                    request.claim_id,
+                    request.request_digest,
+                    now_ms + request.lease_ms,
+                    verdict.ttl_ms,
+                    None,
+                    request.account,
+                    None,
+                )
+            return verdict
+
+    def begin(self, claim_id: str) -> int | None:
+        with self._lock:
+            now_ms = self._clock_ms()
+            for place, row in self._rows.items():
+                if row.claim_id == claim_id and row.state == "claimed":
+                    if now_ms >= row.lease_until_ms or place[0] in self._closed:
+                        return None
+                    self._rows[place] = replace(row, state="submitting", submitted_ms=now_ms)
+                    return now_ms
+            return None
+
+    def closed_reason(self, intent_id: str) -> Reason | None:
+        return self._closed.get(intent_id)
+
+    def finish(
+        self,
+        claim_id: str,
+        *,
+        intent_id: str,
+        channel: Channel,
+        state: str,
+        result: Mapping[str, Any],
+        suppress: tuple[str, Reason] | None = None,
+    ) -> bool:
+        with self._lock:
+            if suppress is not None:
+                self._suppressed.setdefault((suppress[0], channel.value), suppress[1])
+            row = self._rows.get((intent_id, channel))
+            if row is None or row.claim_id != claim_id or row.state not in ("claimed", "submitting"):
+                self.late.setdefault(claim_id, result)
+                return False
+            self._rows[intent_id, channel] = replace(row, state=state, result=result)
+            return True
+
+    def write_facts(
+        self,
+        *,
+        closed: list[tuple[str, Reason]],
+        suppressed: list[tuple[str, str, Reason, str]],
+        lifted: list[tuple[str, str]],
+        progress: Mapping[Place, int],
+    ) -> None:
+        with self._lock:
+            for intent_id, reason in closed:
+                self._closed.setdefault(intent_id, reason)
+            for fingerprint, channel, reason, _cause in suppressed:
+                self._suppressed.setdefault((fingerprint, channel), reason)
+            for place in lifted:
+                self._suppressed.pop(place, None)
+            for read, offset in progress.items():
+                self._progress[read] = max(offset, self._progress.get(read, 0))
+
+    def progress(self) -> dict[Place, int]:
+        return dict(self._progress)

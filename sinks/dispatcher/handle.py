@@ -1,0 +1,328 @@
+"""What an order means: at most one logical submission per intent and channel.
+
+In this order: prepare, gates, claim, last check directly before the first byte, submit once, result first
+(row, then Attempt, then offset). It must not decide whether an order makes sense (the machine did) nor
+order another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import orjson
+
+from schemas.attempt import Attempt, AttemptState
+from schemas.control import Controls
+from schemas.dispatch import Dispatch
+from schemas.errors import GuardUnavailable
+from schemas.ids import Channel
+from schemas.reasons import Reason, ReasonClass
+from schemas.suppression import Suppression
+from sinks.dispatcher.claims import Claims
+from sinks.dispatcher.prepare import Prepared, Preparer, Problem
+from sinks.dispatcher.rules import Busy, ClaimRequest, Expired, Grant, Refuse, Stored
+from sinks.providers.base import Provider, SubmitResult
+
+
+class HandlerClock(Protocol):
+    """`now_ms` may jump; `monotonic` (seconds) may not."""
+
+    def now_ms(self) -> int: ...
+
+    def monotonic(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Milliseconds. The lease outlives the call and the skew; settings check it."""
+
+    lease_ms: int
+    call_timeout_ms: int
+    clock_skew_ms_max: int
+
+
+@dataclass(slots=True)
+class Ports:
+    """What a dispatcher works with; all replaceable by scenarios and tests."""
+
+    claims: Claims
+    providers: Mapping[str, Provider]
+    preparer: Preparer
+    clock: HandlerClock
+    new_id: Callable[[], str]
+    controls: Callable[[], Controls]
+    completions_read: Callable[[], bool]  # everything that was in the topics now is in the guard
+    clock_trusted: Callable[[], bool]
+    fault: Callable[[str], None] = field(default=lambda _point: None)  # crash tests only
+
+
+@dataclass(slots=True)
+class Handled:
+    """What to publish, in this order; `wait_until_ms`: another holder is at it, ask again then.
+
+    `heal` writes a result the guard could not take; the order is not done before it succeeds.
+    """
+
+    attempts: list[Attempt] = field(default_factory=list)
+    suppressions: list[Suppression] = field(default_factory=list)
+    wait_until_ms: int | None = None
+    heal: Callable[[], None] | None = None
+    was_stored: bool = False
+
+
+class Dispatcher:
+    """One per process; `handle` may be called from several threads for different intents."""
+
+    def __init__(self, ports: Ports, limits: Limits) -> None:
+        self._ports, self._limits = ports, limits
+
+    def handle(self, order: Dispatch) -> Handled:
+        """One order. Never raises for what the world does; a raise is a fault of ours."""
+        now_ms = self._ports.clock.now_ms()
+        if now_ms >= order.not_after_ms:
+            return self._refuse(order, Reason.EXPIRED)
+        prepared = self._ports.preparer.prepare(order)
+        if isinstance(prepared, Problem):
+            ours = prepared.reason.reason_class is ReasonClass.OURS
+            return self._hold(order, prepared.reason) if ours else self._refuse(order, prepared.reason)
+        held = self._gate(order)
+        if held is not None:
+            return self._hold(order, held)
+        return self._claim(order, prepared)
+
+    # gates that need no row
+
+    def _gate(self, order: Dispatch) -> Reason | None:
+        ports = self._ports
+        if order.provider_account not in ports.providers:
+            return Reason.ACCOUNT_UNKNOWN
+        if self._paused(order):
+            return Reason.CONTROL_PAUSED
+        if not ports.clock_trusted():
+            return Reason.CLOCK_SKEWED
+        try:
+            if order.channel is Channel.SMS and not ports.completions_read():
+                return Reason.COMPLETIONS_UNREAD
+        except GuardUnavailable:
+            return Reason.GUARD_UNAVAILABLE
+        return None
+
+    def _paused(self, order: Dispatch) -> bool:
+        return (
+            self._ports.controls().paused_by(
+                purpose=order.purpose,
+                tenant=order.tenant,
+                channel=order.channel,
+                account=order.provider_account,
+                country=order.country,
+            )
+            is not None
+        )
+
+    # the claim
+
+    def _claim(self, order: Dispatch, prepared: Prepared) -> Handled:
+        request = self._request(order, prepared)
+        started = self._ports.clock.monotonic()
+        self._ports.fault("before_claim")
+        try:
+            verdict = self._ports.claims.claim(request)
+        except GuardUnavailable:
+            # Perhaps it was committed and only the answer was lost: the row then stands as claimed, no byte
+            # has left, and the machine's next order takes it over once the lease has ended.
+            return self._hold(order, Reason.GUARD_UNAVAILABLE)
+        self._ports.fault("after_claim")
+        match verdict:
+            case Grant():
+                return self._submit(order, prepared, request, ttl_ms=verdict.ttl_ms, started=started)
+            case Stored():
+                again = Attempt.model_validate_json(_json(verdict.result))
+                return Handled(attempts=[again], was_stored=True)
+            case Busy():
+                return Handled(wait_until_ms=verdict.until_ms)
+            case Refuse():
+                return self._refuse(order, verdict.reason)
+            case Expired():
+                return self._expired(order, verdict)
+
+    def _request(self, order: Dispatch, prepared: Prepared) -> ClaimRequest:
+        return ClaimRequest(
+            intent_id=order.intent_id,
+            channel=order.channel,
+            tenant=order.tenant,
+            fingerprint=prepared.fingerprint,
+            fingerprints=prepared.fingerprints,
+            request_digest=prepared.digest,
+            dispatch_key=order.dispatch_key,
+            template=order.template,
+            expiry_ms=order.expiry_ms,
+            submission_no=order.submission_no,
+            account=order.provider_account,
+            unless_sms_claimed=order.unless_sms_claimed,
+            claim_id=self._ports.new_id(),
+            lease_ms=self._limits.lease_ms,
+            call_timeout_ms=self._limits.call_timeout_ms,
+        )
+
+    def _expired(self, order: Dispatch, verdict: Expired) -> Handled:
+        """A holder died between its first byte and its result: unknown, and said so."""
+        row = verdict.row
+        attempt = self._attempt(
+            order,
+            AttemptState.UNKNOWN,
+            claim_id=row.claim_id,
+            number=row.submission_no,
+            submitted_ms=row.submitted_ms,
+            lease_until_ms=row.lease_until_ms,
+        )
+        return self._record(order, row.claim_id, attempt, None)
+
+    # the submission
+
+    def _submit(
+        self, order: Dispatch, prepared: Prepared, request: ClaimRequest, *, ttl_ms: int, started: float
+    ) -> Handled:
+        ports, limits = self._ports, self._limits
+        stopped = self._last_check(order, started)
+        submitted_ms: int | None = None
+        if stopped is None:
+            try:
+                submitted_ms = ports.claims.begin(request.claim_id)
+                if submitted_ms is None:
+                    stopped = ports.claims.closed_reason(order.intent_id) or Reason.LEASE_LOST
+            except GuardUnavailable:
+                stopped = Reason.GUARD_UNAVAILABLE
+        if stopped is None:  # the database may have taken its time: nothing leaves after the lease
+            stopped = self._last_check(order, started)
+        if stopped is not None:
+            return self._stopped(order, request, stopped)
+        ports.fault("before_call")
+        result = ports.providers[order.provider_account].submit(
+            prepared.submission(order.dispatch_key, ttl_ms=ttl_ms),
+            now_ms=ports.clock.now_ms(),
+            timeout_ms=limits.call_timeout_ms,
+        )
+        ports.fault("after_call")
+        attempt = self._attempt(
+            order,
+            result.state,
+            result=result,
+            claim_id=request.claim_id,
+            digest=request.request_digest,
+            submitted_ms=submitted_ms,
+            lease_until_ms=(submitted_ms or 0) + limits.lease_ms,
+            fingerprint=prepared.fingerprint,
+        )
+        suppress = (prepared.fingerprint, result.reason) if result.suppress and result.reason else None
+        return self._record(order, request.claim_id, attempt, suppress)
+
+    def _last_check(self, order: Dispatch, started: float) -> Reason | None:
+        """Time, lease and control, directly before the first byte."""
+        limits, clock = self._limits, self._ports.clock
+        if clock.now_ms() + limits.call_timeout_ms + limits.clock_skew_ms_max >= order.not_after_ms:
+            return Reason.EXPIRED
+        spent_ms = (clock.monotonic() - started) * 1000
+        if spent_ms + limits.call_timeout_ms >= limits.lease_ms:
+            return Reason.LEASE_LOST
+        return Reason.CONTROL_PAUSED if self._paused(order) else None
+
+    def _stopped(self, order: Dispatch, request: ClaimRequest, reason: Reason) -> Handled:
+        """Claimed, and then not sent: the row says so, and the machine may order again if it was ours."""
+        ours = reason.reason_class is ReasonClass.OURS
+        attempt = self._attempt(
+            order,
+            AttemptState.HELD if ours else AttemptState.REFUSED,
+            reason=reason,
+            claim_id=request.claim_id,
+            digest=request.request_digest,
+        )
+        return self._record(order, request.claim_id, attempt, None)
+
+    # results
+
+    def _record(
+        self, order: Dispatch, claim_id: str, attempt: Attempt, suppress: tuple[str, Reason] | None
+    ) -> Handled:
+        """The row first, in one transaction with the suppression; without a guard the Attempt goes first."""
+
+        def write() -> None:
+            self._ports.claims.finish(
+                claim_id,
+                intent_id=order.intent_id,
+                channel=order.channel,
+                state=attempt.state.value,
+                result=attempt.model_dump(mode="json", exclude_none=True),
+                suppress=suppress,
+            )
+
+        handled = Handled(attempts=[attempt])
+        if suppress is not None:
+            handled.suppressions.append(self._suppression(order, suppress, attempt))
+        self._ports.fault("before_result")
+        try:
+            write()
+        except GuardUnavailable:
+            handled.attempts = [attempt.model_copy(update={"unrecorded": True})]
+            handled.heal = write
+        self._ports.fault("after_result")
+        return handled
+
+    def _suppression(self, order: Dispatch, suppress: tuple[str, Reason], attempt: Attempt) -> Suppression:
+        fingerprint, reason = suppress
+        return Suppression(
+            fingerprint=fingerprint,
+            channel=order.channel,
+            reason=reason,
+            provider_account=order.provider_account,
+            intent_id=order.intent_id,
+            cause=attempt.attempt_id,
+            at_ms=attempt.at_ms,
+        )
+
+    def _hold(self, order: Dispatch, reason: Reason) -> Handled:
+        return Handled(attempts=[self._attempt(order, AttemptState.HELD, reason=reason)])
+
+    def _refuse(self, order: Dispatch, reason: Reason) -> Handled:
+        return Handled(attempts=[self._attempt(order, AttemptState.REFUSED, reason=reason)])
+
+    def _attempt(
+        self,
+        order: Dispatch,
+        state: AttemptState,
+        *,
+        reason: Reason | None = None,
+        result: SubmitResult | None = None,
+        number: int | None = None,
+        claim_id: str | None = None,
+        digest: str | None = None,
+        submitted_ms: int | None = None,
+        lease_until_ms: int | None = None,
+        fingerprint: str | None = None,
+    ) -> Attempt:
+        submission_no = order.submission_no if number is None else number
+        at_ms = self._ports.clock.now_ms()
+        retry_at_ms = result.retry_at_ms if result is not None else None
+        return Attempt(
+            attempt_id=f"{order.intent_id}:{order.channel.value}:{submission_no}:{state.value}",
+            intent_id=order.intent_id,
+            channel=order.channel,
+            submission_no=submission_no,
+            state=state,
+            reason=result.reason if result is not None else reason,
+            retry_at_ms=retry_at_ms,
+            provider_account=order.provider_account,
+            message_id=result.message_id if result is not None else None,
+            fingerprint=fingerprint,
+            template=order.template,
+            request_digest=digest,
+            claim_id=claim_id,
+            submitted_at_ms=submitted_ms,
+            lease_until_ms=lease_until_ms,
+            at_ms=at_ms,
+        )
+
+
+def _json(value: Mapping[str, object]) -> bytes:
+    return orjson.dumps(value)

@@ -1,0 +1,91 @@
+-- name: lock_fingerprint
+-- One claim at a time per destination, whatever the intent.
+SELECT pg_advisory_xact_lock(hashtextextended(%(fingerprint)s, 0)), pg_advisory_xact_lock(hashtextextended(%(intent_id)s, 1));
+
+-- name: now_ms
+-- The database's clock.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms;
+
+-- name: claim_read
+-- The row of one intent and channel.
+SELECT * FROM claims WHERE intent_id = %(intent_id)s AND channel = %(channel)s FOR UPDATE;
+
+-- name: closed_read
+-- Whether the intent is done, and why.
+SELECT reason FROM closed WHERE intent_id = %(intent_id)s;
+
+-- name: suppression_read
+-- Whether this destination must not be written to, under any live key.
+SELECT reason FROM suppressions WHERE fingerprint = ANY(%(fingerprints)s) AND channel = %(channel)s LIMIT 1;
+
+-- name: withdrawal_read
+-- Whether the person took the consent back.
+SELECT 1 AS found FROM withdrawals WHERE fingerprint = ANY(%(fingerprints)s) LIMIT 1;
+
+-- name: sms_exists
+-- Whether the SMS of this intent has a claim.
+SELECT 1 AS found FROM claims WHERE intent_id = %(intent_id)s AND channel = 'sms';
+
+-- name: claim_insert
+-- The first claim of an intent and channel.
+INSERT INTO claims (intent_id, channel, tenant, fingerprint, request_digest, dispatch_key, template, ttl_ms,
+                    expiry_ms, submission_no, provider_account, state, claim_id, lease_until_ms,
+                    first_claimed_ms, claimed_ms)
+VALUES (%(intent_id)s, %(channel)s, %(tenant)s, %(fingerprint)s, %(request_digest)s, %(dispatch_key)s,
+        %(template)s, %(ttl_ms)s, %(expiry_ms)s, %(submission_no)s, %(provider_account)s, 'claimed',
+        %(claim_id)s, %(lease_until_ms)s, %(now_ms)s, %(now_ms)s);
+
+-- name: claim_again
+-- The next submission of a row, or the same one whose holder died before its call.
+UPDATE claims SET submission_no = %(submission_no)s, provider_account = %(provider_account)s, state = 'claimed',
+       claim_id = %(claim_id)s, lease_until_ms = %(lease_until_ms)s, claimed_ms = %(now_ms)s,
+       submitted_ms = NULL, result = NULL
+WHERE intent_id = %(intent_id)s AND channel = %(channel)s;
+
+-- name: begin_submit
+-- Directly before the first byte: still ours, lease alive, intent not closed.
+UPDATE claims SET state = 'submitting', submitted_ms = (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+WHERE claim_id = %(claim_id)s AND state = 'claimed'
+  AND lease_until_ms > (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+  AND NOT EXISTS (SELECT 1 FROM closed WHERE closed.intent_id = claims.intent_id)
+RETURNING submitted_ms;
+
+-- name: finish
+-- The result of the holder, if the row is still its.
+UPDATE claims SET state = %(state)s, result = %(result)s
+WHERE claim_id = %(claim_id)s AND state IN ('claimed', 'submitting')
+RETURNING 1 AS found;
+
+-- name: late_result
+-- The result of a holder that lost its row.
+INSERT INTO late_results (claim_id, intent_id, channel, result, recorded_ms)
+VALUES (%(claim_id)s, %(intent_id)s, %(channel)s, %(result)s,
+        (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+ON CONFLICT (claim_id) DO NOTHING;
+
+-- name: suppression_write
+-- A destination enters the list; the first reason stays.
+INSERT INTO suppressions (fingerprint, channel, reason, cause, recorded_ms)
+VALUES (%(fingerprint)s, %(channel)s, %(reason)s, %(cause)s,
+        (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+ON CONFLICT (fingerprint, channel) DO NOTHING;
+
+-- name: suppression_lift
+-- Only an explicit record takes a destination off the list.
+DELETE FROM suppressions WHERE fingerprint = %(fingerprint)s AND channel = %(channel)s;
+
+-- name: closed_write
+-- The intent is done; the first reason stays.
+INSERT INTO closed (intent_id, reason, recorded_ms)
+VALUES (%(intent_id)s, %(reason)s, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+ON CONFLICT (intent_id) DO NOTHING;
+
+-- name: progress_write
+-- How far the reading of one partition is; never backwards.
+INSERT INTO closed_progress (topic, partition, next_offset) VALUES (%(topic)s, %(partition)s, %(next_offset)s)
+ON CONFLICT (topic, partition) DO UPDATE
+SET next_offset = greatest(closed_progress.next_offset, excluded.next_offset);
+
+-- name: progress_read
+-- How far the reading is, all partitions.
+SELECT topic, partition, next_offset FROM closed_progress;

@@ -1,0 +1,156 @@
+"""What a claim row allows: at most one logical submission per intent and channel. Pure.
+
+    order n, row of n         stored result               publish it again
+                              claimed, lease over         no byte has left: claim it anew
+                              submitting, lease over      unknown: the holder may have sent it
+                              lease alive                 wait for its holder
+    order above the row's     unknown not_accepted held   the machine's next number: claim it
+                              claimed, lease over         claim it (no byte has left)
+                              submitting, lease over      claim it (the machine knows it as unknown)
+                              anything else               publish the row again
+    order below the row's     any                         publish the row again
+    other request digest      any                         conflicting_request, never sent
+
+An order may be more than one above the row: holds while the database was away leave no row. The row is
+read, judged and written under the destination's and the intent's lock. It must not do I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.ids import Channel
+from schemas.reasons import Reason, reason_of
+
+AGAIN = frozenset({"unknown", "not_accepted", "held"})
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """What a dispatcher asks the guard for. `fingerprints`: the destination under every live key."""
+
+    intent_id: str
+    channel: Channel
+    tenant: str
+    fingerprint: str
+    fingerprints: tuple[str, ...]
+    request_digest: str
+    dispatch_key: str
+    template: str
+    expiry_ms: int
+    submission_no: int
+    account: str
+    unless_sms_claimed: bool
+    claim_id: str
+    lease_ms: int
+    call_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One claim as stored."""
+
+    submission_no: int
+    state: str
+    claim_id: str
+    request_digest: str
+    lease_until_ms: int
+    ttl_ms: int
+    submitted_ms: int | None
+    provider_account: str
+    result: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the guard's other tables say about this destination and intent."""
+
+    closed: str | None = None
+    suppressed: str | None = None
+    withdrawn: bool = False
+    sms_claimed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Go on: `ttl_ms` is fixed by the first claim."""
+
+    ttl_ms: int
+    is_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Publish the row's result again; nothing is sent."""
+
+    result: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The holder's lease and call are over without a result: what it did is unknown."""
+
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Another holder is at it until then (database clock)."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    reason: Reason
+
+
+Verdict = Grant | Stored | Expired | Busy | Refuse
+
+
+def judge(request: ClaimRequest, row: Row | None, facts: Facts, now_ms: int) -> Verdict:
+    """What this order may do, given the row and everything else the guard knows at `now_ms`."""
+    if row is not None:
+        found = _by_row(request, row, now_ms)
+        if found is not None:
+            return found
+    refusal = _refusal(request, row, facts)
+    if refusal is not None:
+        return Refuse(refusal)
+    # The next gates of the claim stand here: spend, velocity, breakers (content and gates).
+    ttl_ms = row.ttl_ms if row is not None else request.expiry_ms - now_ms
+    if ttl_ms <= 0:
+        return Refuse(Reason.EXPIRED)
+    return Grant(ttl_ms, row is None)
+
+
+def _by_row(request: ClaimRequest, row: Row, now_ms: int) -> Verdict | None:
+    """What the row alone decides; None when it allows a new claim."""
+    if row.request_digest != request.request_digest:
+        return Refuse(Reason.CONFLICTING_REQUEST)
+    over_ms = row.lease_until_ms + (request.call_timeout_ms if row.state == "submitting" else 0)
+    if row.state in ("claimed", "submitting"):
+        if now_ms < over_ms:
+            return Busy(over_ms)
+        if row.state == "submitting" and request.submission_no <= row.submission_no:
+            return Expired(row)
+        return None
+    if request.submission_no > row.submission_no and row.state in AGAIN:
+        return None
+    return Stored(row.result or {})
+
+
+def _refusal(request: ClaimRequest, row: Row | None, facts: Facts) -> Reason | None:
+    if facts.closed is not None:
+        return reason_of(facts.closed)
+    if facts.suppressed is not None:
+        return Reason.SUPPRESSED
+    if request.channel is Channel.SMS and facts.withdrawn:
+        return Reason.NO_CONSENT
+    # An e-mail that may have left goes on; one that never did is skipped once the SMS has its claim.
+    never_left = row is None or row.state in ("held", "not_accepted", "claimed")
+    if request.unless_sms_claimed and facts.sms_claimed and never_left:
+        return Reason.EMAIL_SKIPPED
+    return None

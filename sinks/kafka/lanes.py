@@ -1,0 +1,105 @@
+"""Work on records in parallel, in order per key, with offsets that only ever cover finished work.
+
+Shared by the loops that call providers. It must not know what a record means or commit by itself.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from sinks.kafka.consumer import Message, Place
+
+Key = bytes
+
+
+class Offsets:
+    """Per partition, the contiguous prefix of finished records."""
+
+    def __init__(self) -> None:
+        self._open: dict[Place, deque[int]] = {}
+        self._done: dict[Place, set[int]] = {}
+        self._lock = threading.Lock()
+
+    def began(self, message: Message) -> None:
+        with self._lock:
+            self._open.setdefault((message.topic, message.partition), deque()).append(message.offset)
+
+    def finished(self, message: Message) -> None:
+        with self._lock:
+            self._done.setdefault((message.topic, message.partition), set()).add(message.offset)
+
+    def take(self) -> dict[Place, int]:
+        """Next offsets that may be committed; each is returned once."""
+        found: dict[Place, int] = {}
+        with self._lock:
+            for place, waiting in self._open.items():
+                done = self._done.get(place, set())
+                while waiting and waiting[0] in done:
+                    done.discard(waiting[0])
+                    found[place] = waiting.popleft() + 1
+        return found
+
+    def forget(self) -> None:
+        """The partitions went to somebody else."""
+        with self._lock:
+            self._open.clear()
+            self._done.clear()
+
+    @property
+    def in_flight(self) -> int:
+        with self._lock:
+            return sum(map(len, self._open.values()))
+
+
+class Lanes:
+    """One lane per key: its records run one after another; lanes run side by side, most urgent first.
+
+    `work(message)` runs in a thread and must not raise for what the world does.
+    """
+
+    def __init__(self, work: Callable[[Message], Any], *, concurrency: int) -> None:
+        self._work, self._pool = work, ThreadPoolExecutor(concurrency, thread_name_prefix="lane")
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[tuple[int, int], int, Message]] = []
+        self._busy: dict[Key, deque[Message]] = {}
+        self._count = 0
+        self.failure: BaseException | None = None
+
+    def offer(self, message: Message, urgency: tuple[int, int]) -> None:
+        """Queue a record; the smaller urgency runs first, first come first served within one."""
+        with self._lock:
+            key = message.key or b""
+            if key in self._busy:
+                self._busy[key].append(message)
+                return
+            self._busy[key] = deque()
+            self._count += 1
+            heapq.heappush(self._waiting, (urgency, self._count, message))
+        self._pool.submit(self._next)
+
+    def _next(self) -> None:
+        with self._lock:
+            if not self._waiting:
+                return
+            _, _, message = heapq.heappop(self._waiting)
+        while True:
+            try:
+                self._work(message)
+            except BaseException as exc:  # noqa: BLE001  the loop ends the process; nothing is committed
+                self.failure = exc
+                return
+            with self._lock:
+                key = message.key or b""
+                if not self._busy[key]:
+                    del self._busy[key]
+                    return
+                message = self._busy[key].popleft()
+
+    def close(self) -> None:
+        """Wait for what runs; what waits is dropped and read again."""
+        self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,64 @@
+"""The connection pool: UTC, durable commits, bounded waits, usable behind a transaction pooler.
+
+It must not hold SQL; that is in named files (`sinks.postgres.queries`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from schemas.errors import GuardUnavailable
+
+STATEMENT_TIMEOUT_MS = 5_000  # a claim that takes longer is not a claim
+LOCK_TIMEOUT_MS = 3_000
+CONNECT_S = 3.0
+
+_OPTIONS = (
+    f"-c timezone=UTC -c synchronous_commit=on -c statement_timeout={STATEMENT_TIMEOUT_MS} "
+    f"-c lock_timeout={LOCK_TIMEOUT_MS}"
+)
+
+
+class Database:
+    """`with database.transaction() as cursor:` commits at the end; `GuardUnavailable` when it is away."""
+
+    def __init__(self, dsn: str, *, size_max: int = 8) -> None:
+        self._pool = ConnectionPool(
+            dsn,
+            min_size=0,
+            max_size=size_max,
+            timeout=CONNECT_S,
+            open=True,
+            kwargs={
+                "options": _OPTIONS,
+                "connect_timeout": int(CONNECT_S),
+                "row_factory": dict_row,
+                # Server-side prepared statements do not survive a transaction pooler (case F58).
+                "prepare_threshold": None,
+            },
+            check=ConnectionPool.check_connection,
+        )
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Cursor[dict[str, Any]]]:
+        """One transaction. Any database failure is `GuardUnavailable`; its text is not passed on."""
+        try:
+            with (
+                self._pool.connection() as connection,
+                connection.transaction(),
+                connection.cursor() as cursor,
+            ):
+                yield cursor  # type: ignore[misc]
+        except (psycopg.Error, PoolTimeout) as exc:
+            raise GuardUnavailable(
+                f"the database cannot answer ({type(exc).__name__})", code="guard_unavailable"
+            ) from None
+
+    def close(self) -> None:
+        self._pool.close()
