@@ -172,7 +172,8 @@ def _release(state: IntentState, draft: Draft) -> Step:
 def _try_holds_now(draft: Draft, *, every: bool = False) -> bool:
     """A control changed, or an operator says so: what is held is due now. Whether anything was held."""
     state, now, pulled = draft.state, draft.now_ms, False
-    if state.hold_reason is not None and (every or state.hold_reason is Reason.CONTROL_PAUSED):
+    news = state.hold_controls_offset != draft.context.controls.offset
+    if state.hold_reason is not None and (every or (news and state.hold_reason is Reason.CONTROL_PAUSED)):
         if state.intake_due_ms > now:
             state.intake_due_ms, pulled = now, True
         elif state.claim_due_ms > now:
@@ -301,7 +302,7 @@ def _tick(state: IntentState, draft: Draft) -> Step:
     elif state.quarantined:
         return draft.absorbed(state)
     elif state.email is None:
-        if (isinstance(tick, Tick) and tick.cause is TickCause.CONTROL) or now >= state.intake_due_ms:
+        if now >= state.intake_due_ms:  # no control holds an intake
             intake.start(draft)
     else:
         if isinstance(tick, Tick) and tick.cause is TickCause.CONTROL:

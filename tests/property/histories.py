@@ -189,6 +189,7 @@ class Player:
     game: Play = field(init=False)
     given: list[Given] = field(default_factory=list)
     at: int = 0
+    latest: int = 0
     paused: tuple[str, ...] = ()
     controls_offset: int = 0
 
@@ -219,9 +220,10 @@ class Player:
 
     def _give(self, record: Record) -> None:
         before = self.game.state_bytes
-        if before is None and self.given:
-            self.at = max(self.at, self.given[-1].at)  # what was forgotten stays in the past
+        if before is None:
+            self.at = max(self.at, self.latest)  # what was forgotten stays in the past
         found = self.game.give(self.at, record)
+        self.latest = max([self.latest, self.at, *(s.state.last_now_ms - T0 for s in found if s.state)])
         self.given.append(Given(self.at, record, before, found, self.paused, self.controls_offset))
 
     def _do(self, operation: tuple[Any, ...]) -> None:

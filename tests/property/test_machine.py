@@ -147,7 +147,7 @@ def test_any_input_given_twice_changes_nothing_the_second_time(history: History)
         game = Play(_context_of(player, item), to_bytes(after), offset=1000 + number)
         if isinstance(item.record, Tick) and after.due_ms <= after.last_now_ms:
             continue  # more is due at this instant; how much is bounded by another law
-        found = game.give(after.last_now_ms - T0, item.record)
+        found = game.give(max(item.at, after.last_now_ms - T0), item.record)
         assert [s.fate for s in found] == [Fate.ABSORBED]
         assert game.state_bytes == to_bytes(after)
 
