@@ -1,0 +1,9 @@
+-- name: fences
+-- What forbids a submission of each claim under these intents, and since when.
+SELECT claims.dispatch_key, claims.expiry_ms, claims.claimed_ms, closed.recorded_ms AS closed_ms,
+       min(suppressions.recorded_ms) AS suppressed_ms
+FROM claims
+LEFT JOIN closed ON closed.intent_id = claims.intent_id
+LEFT JOIN suppressions ON suppressions.fingerprint = claims.fingerprint AND suppressions.channel = claims.channel
+WHERE claims.intent_id = ANY(%(intents)s)
+GROUP BY claims.intent_id, claims.channel, closed.recorded_ms;
