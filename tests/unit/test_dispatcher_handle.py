@@ -1,0 +1,373 @@
+"""What an order means, with the guard in memory and a provider that does as it is told."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from schemas.accounts import Account, Capabilities
+from schemas.attempt import Attempt, AttemptState
+from schemas.control import Controls
+from schemas.destinations import EmailAddress, PhoneNumber
+from schemas.dispatch import Dispatch
+from schemas.errors import GuardUnavailable
+from schemas.fingerprints import FingerprintKeys
+from schemas.ids import Channel, dispatch_key
+from schemas.reasons import Reason
+from schemas.sealed import Binding, Payload, SealingKey, UnsealingKeys, generate_key, seal
+from sinks.dispatcher.claims_memory import MemoryClaims
+from sinks.dispatcher.handle import Dispatcher, Handled, Limits, Ports
+from sinks.dispatcher.prepare import Preparer
+from sinks.providers.base import LookupRequest, LookupResult, Submission, SubmitResult
+
+T0 = 1_790_000_000_000
+PUBLIC, PRIVATE = generate_key("s1")
+PRINTS = FingerprintKeys("k1", {"k1": b"1" * 32})
+EMAIL, PHONE = EmailAddress.parse("canary@example.com"), PhoneNumber.parse("+447700900123")
+VARIABLES = {"link": "https://app.example/r?t=canary", "name": "Ada"}
+TAKEN = SubmitResult(AttemptState.ACCEPTED, message_id="m-1")
+
+
+@dataclass
+class ScriptedClock:
+    ms: int = T0
+    s: float = 0.0
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic(self) -> float:
+        return self.s
+
+    def on(self, ms: int) -> None:
+        self.ms += ms
+        self.s += ms / 1000
+
+
+@dataclass
+class ScriptedProvider:
+    """Answers in order, the last one for ever; what was submitted is kept."""
+
+    account: Account
+    answers: list[SubmitResult] = field(default_factory=lambda: [TAKEN])
+    submitted: list[Submission] = field(default_factory=list)
+    during: Callable[[], None] = field(default=lambda: None)
+
+    def submit(self, submission: Submission, *, now_ms: int, timeout_ms: int) -> SubmitResult:
+        self.submitted.append(submission)
+        self.during()
+        return self.answers[min(len(self.submitted), len(self.answers)) - 1]
+
+    def look_up(
+        self, requests: Sequence[LookupRequest], *, now_ms: int, timeout_ms: int
+    ) -> Sequence[LookupResult]:
+        raise NotImplementedError
+
+    def close(self) -> None: ...
+
+
+class Away(MemoryClaims):
+    """A guard that can be away."""
+
+    away: frozenset[str] = frozenset()
+
+    def claim(self, request: Any) -> Any:
+        self._check("claim")
+        return super().claim(request)
+
+    def begin(self, claim_id: str) -> int | None:
+        self._check("begin")
+        return super().begin(claim_id)
+
+    def finish(self, claim_id: str, **given: Any) -> bool:
+        self._check("finish")
+        return super().finish(claim_id, **given)
+
+    def _check(self, what: str) -> None:
+        if what in self.away:
+            raise GuardUnavailable("away", code="guard_unavailable")
+
+
+class Crash(BaseException):
+    """A process that dies at a fault point."""
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = ScriptedClock()
+        self.claims = Away(self.clock.now_ms)
+        self.controls = Controls()
+        self.completions_read, self.clock_trusted = True, True
+        self.crash_at = ""
+        self.mail, self.text = (
+            ScriptedProvider(Account(name=n, provider="simulated", channel=c, capabilities=Capabilities()))
+            for n, c in (("mail-a", Channel.EMAIL), ("text-a", Channel.SMS))
+        )
+        self.unsealing = UnsealingKeys([PRIVATE])
+        self.ids = itertools.count(1)
+
+    def dispatcher(self) -> Dispatcher:
+        """A fresh process on the same guard."""
+        ports = Ports(
+            claims=self.claims,
+            providers={"mail-a": self.mail, "text-a": self.text},
+            preparer=Preparer(unsealing=self.unsealing, fingerprints=PRINTS, digest_key=b"d" * 32),
+            clock=self.clock,
+            new_id=lambda: f"claim-{next(self.ids)}",
+            controls=lambda: self.controls,
+            completions_read=lambda: self.completions_read,
+            clock_trusted=lambda: self.clock_trusted,
+            fault=self._fault,
+        )
+        return Dispatcher(ports, Limits(lease_ms=30_000, call_timeout_ms=10_000, clock_skew_ms_max=2_000))
+
+    def _fault(self, point: str) -> None:
+        if point == self.crash_at:
+            raise Crash(point)
+
+    def handle(self, number: int = 1, channel: Channel = Channel.EMAIL, **changes: Any) -> Handled:
+        return self.dispatcher().handle(order(number, channel, **changes))
+
+    def attempt(self, number: int = 1, channel: Channel = Channel.EMAIL, **changes: Any) -> Attempt:
+        (found,) = self.handle(number, channel, **changes).attempts
+        return found
+
+
+def order(number: int = 1, channel: Channel = Channel.EMAIL, **changes: Any) -> Dispatch:
+    intent = changes.get("intent_id", "int-0001-test")
+    email_fp, sms_fp = PRINTS.of(EMAIL), PRINTS.of(PHONE)
+    binding = Binding(
+        intent,
+        "tenant-0001",
+        "password_reset",
+        "password_reset:v1",
+        T0 + 60_000,
+        T0 + 900_000,
+        email_fp,
+        sms_fp,
+    )
+    payload = Payload(EMAIL.reveal(), PHONE.reveal(), changes.pop("payload_variables", VARIABLES))
+    fields: dict[str, Any] = {
+        "decision_id": "int-0001-test:1",
+        "intent_id": intent,
+        "tenant": "tenant-0001",
+        "purpose": "password_reset",
+        "policy": "password_reset:v1",
+        "template": "password_reset:v1",
+        "channel": channel,
+        "dispatch_key": dispatch_key(intent, channel),
+        "submission_no": number,
+        "provider_account": "mail-a" if channel is Channel.EMAIL else "text-a",
+        "locale": "en",
+        "country": "GB",
+        "email_fingerprint": email_fp,
+        "sms_fingerprint": sms_fp,
+        "deadline_ms": T0 + 60_000,
+        "expiry_ms": T0 + 900_000,
+        "not_after_ms": T0 + 840_000,
+        "ordered_at_ms": T0,
+        "unless_sms_claimed": channel is Channel.EMAIL,
+        "sealed": seal(payload, binding, SealingKey(PUBLIC)),
+    }
+    return Dispatch.model_validate(fields | changes)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_an_order_is_submitted_once_and_its_repeats_are_answered_from_the_row(bench: Bench) -> None:
+    first = bench.attempt()
+    assert (first.state, first.message_id) == (AttemptState.ACCEPTED, "m-1")
+    assert [bench.attempt() for _ in range(7)] == [first] * 7
+    assert len(bench.mail.submitted) == 1
+
+
+def test_both_channels_carry_the_dispatch_key_and_the_same_link(bench: Bench) -> None:
+    bench.handle()
+    bench.handle(channel=Channel.SMS)
+    (mail,), (text,) = bench.mail.submitted, bench.text.submitted
+    assert (mail.reference, text.reference) == ("int-0001-test.email", "int-0001-test.sms")
+    assert VARIABLES["link"] in mail.text
+    assert VARIABLES["link"] in text.text
+    assert "canary" not in repr(mail) + repr(text)
+
+
+def test_a_resubmission_has_the_same_bytes_and_time_to_live(bench: Bench) -> None:
+    bench.text.answers = [SubmitResult(AttemptState.UNKNOWN), TAKEN]
+    bench.handle(channel=Channel.SMS)
+    bench.clock.on(5_000)
+    assert bench.attempt(2, Channel.SMS).state is AttemptState.ACCEPTED
+    first, second = bench.text.submitted
+    assert (first.text, first.ttl_ms, first.reference) == (second.text, second.ttl_ms, second.reference)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"tenant": "tenant-0002"}, Reason.BINDING_MISMATCH),
+        ({"deadline_ms": T0 + 1}, Reason.BINDING_MISMATCH),
+        ({"country": "US"}, Reason.BINDING_MISMATCH),
+        ({"email_fingerprint": "k1.e." + "0" * 32}, Reason.BINDING_MISMATCH),
+        ({"sealed": "a.b.c.d.e"}, Reason.SEAL_BROKEN),
+        ({"payload_variables": {"link": "https://evil.example/", "name": "A"}}, Reason.INVALID_VARIABLES),
+        ({"payload_variables": {"name": "A"}}, Reason.INVALID_VARIABLES),
+        ({"not_after_ms": T0}, Reason.EXPIRED),
+        ({"not_after_ms": T0 + 12_000}, Reason.EXPIRED),
+    ],
+)
+def test_what_is_wrong_with_an_order_is_refused_and_nothing_leaves(
+    bench: Bench, changes: dict[str, Any], reason: Reason
+) -> None:
+    found = bench.attempt(**changes)
+    assert (found.state, found.reason) == (AttemptState.REFUSED, reason)
+    assert bench.mail.submitted == []
+
+
+def test_what_is_ours_is_held_and_never_refused(bench: Bench) -> None:
+    held: dict[Reason, Callable[[], None]] = {
+        Reason.CONTROL_PAUSED: lambda: setattr(bench, "controls", Controls(["provider:text-a"])),
+        Reason.COMPLETIONS_UNREAD: lambda: setattr(bench, "completions_read", False),
+        Reason.CLOCK_SKEWED: lambda: setattr(bench, "clock_trusted", False),
+        Reason.KEY_UNKNOWN: lambda: setattr(bench, "unsealing", UnsealingKeys([])),
+    }
+    for reason, set_up in held.items():
+        bench.__init__()  # type: ignore[misc]
+        set_up()
+        found = bench.attempt(channel=Channel.SMS)
+        assert (found.state, found.reason) == (AttemptState.HELD, reason)
+    bench.__init__()  # type: ignore[misc]
+    assert bench.attempt(template="password_reset:v99").reason is Reason.TEMPLATE_UNKNOWN
+    assert bench.attempt(provider_account="mail-z").reason is Reason.ACCOUNT_UNKNOWN
+    assert bench.mail.submitted == bench.text.submitted == []
+
+
+def test_a_shredded_key_ends_the_intent(bench: Bench) -> None:
+    bench.unsealing = UnsealingKeys([], shredded=["s1"])
+    found = bench.attempt()
+    assert (found.state, found.reason) == (AttemptState.REFUSED, Reason.KEY_SHREDDED)
+
+
+def test_unread_completions_hold_an_sms_and_not_an_email(bench: Bench) -> None:
+    bench.completions_read = False
+    assert bench.attempt().state is AttemptState.ACCEPTED
+    assert bench.attempt(channel=Channel.SMS).reason is Reason.COMPLETIONS_UNREAD
+
+
+def test_a_completion_between_claim_and_first_byte_stops_the_sms(bench: Bench) -> None:
+    plain = bench.claims.begin
+
+    def completed_meanwhile(claim_id: str) -> int | None:
+        bench.claims.write_facts(
+            closed=[("int-0001-test", Reason.COMPLETED)], suppressed=[], lifted=[], progress={}
+        )
+        return plain(claim_id)
+
+    bench.claims.begin = completed_meanwhile  # type: ignore[method-assign]
+    found = bench.attempt(channel=Channel.SMS)
+    assert (found.state, found.reason) == (AttemptState.REFUSED, Reason.COMPLETED)
+    assert bench.text.submitted == []
+
+
+def test_a_pause_between_claim_and_first_byte_outlives_the_lease_and_nothing_leaves(bench: Bench) -> None:
+    plain = bench.claims.begin
+
+    def frozen(claim_id: str) -> int | None:
+        found = plain(claim_id)
+        bench.clock.on(25_000)
+        return found
+
+    bench.claims.begin = frozen  # type: ignore[method-assign]
+    found = bench.attempt()
+    assert (found.state, found.reason) == (AttemptState.HELD, Reason.LEASE_LOST)
+    assert bench.mail.submitted == []
+
+
+def test_a_result_after_the_lease_is_recorded_and_published_but_does_not_change_the_row(bench: Bench) -> None:
+    def successor() -> None:
+        bench.clock.on(41_000)
+        bench.mail.during = lambda: None
+        late.append(bench.attempt(2))
+
+    late: list[Attempt] = []
+    bench.mail.during = successor
+    bench.mail.answers = [TAKEN, SubmitResult(AttemptState.UNKNOWN)]
+    first = bench.attempt()
+    assert (first.state, first.submission_no) == (AttemptState.UNKNOWN, 1)
+    assert late[0].submission_no == 2
+    assert len(bench.claims.late) == 1
+
+
+@pytest.mark.parametrize(
+    ("point", "calls", "then"),
+    [
+        ("before_claim", 1, AttemptState.ACCEPTED),
+        ("after_claim", 1, AttemptState.ACCEPTED),
+        ("before_call", 0, AttemptState.UNKNOWN),
+        ("after_call", 1, AttemptState.UNKNOWN),
+        ("before_result", 1, AttemptState.UNKNOWN),
+        ("after_result", 1, AttemptState.ACCEPTED),
+    ],
+)
+def test_a_crash_at_any_boundary_leaves_at_most_one_submission(
+    bench: Bench, point: str, calls: int, then: AttemptState
+) -> None:
+    bench.crash_at = point
+    with pytest.raises(Crash):
+        bench.handle()
+    bench.crash_at = ""
+    waiting = bench.handle()
+    if waiting.wait_until_ms is not None:
+        bench.clock.on(waiting.wait_until_ms - bench.clock.ms + 1)
+    assert bench.attempt().state is then
+    assert len(bench.mail.submitted) == calls
+
+
+def test_a_guard_that_is_away_before_the_claim_holds(bench: Bench) -> None:
+    bench.claims.away = frozenset({"claim"})
+    assert bench.attempt().reason is Reason.GUARD_UNAVAILABLE
+    bench.claims.away = frozenset()
+    assert bench.attempt(2).state is AttemptState.ACCEPTED
+    assert len(bench.mail.submitted) == 1
+
+
+def test_a_guard_that_is_away_before_the_first_byte_holds(bench: Bench) -> None:
+    bench.claims.away = frozenset({"begin", "finish"})
+    found = bench.handle()
+    assert found.attempts[0].reason is Reason.GUARD_UNAVAILABLE
+    assert found.heal is not None
+    assert bench.mail.submitted == []
+
+
+def test_a_guard_that_is_away_after_the_call_publishes_first_and_heals_later(bench: Bench) -> None:
+    bench.claims.away = frozenset({"finish"})
+    found = bench.handle()
+    (attempt,) = found.attempts
+    assert (attempt.state, attempt.unrecorded) == (AttemptState.ACCEPTED, True)
+    bench.claims.away = frozenset()
+    assert found.heal is not None
+    found.heal()
+    assert bench.attempt().state is AttemptState.ACCEPTED
+    assert len(bench.mail.submitted) == 1
+
+
+def test_a_refused_recipient_is_suppressed_for_every_later_intent_and_path(bench: Bench) -> None:
+    bench.mail.answers = [SubmitResult(AttemptState.FAILED, Reason.INVALID_RECIPIENT, suppress=True)]
+    found = bench.handle()
+    assert [(s.fingerprint, s.reason) for s in found.suppressions] == [
+        (PRINTS.of(EMAIL), Reason.INVALID_RECIPIENT)
+    ]
+    other = bench.attempt(intent_id="int-0002-test")
+    assert (other.state, other.reason) == (AttemptState.REFUSED, Reason.SUPPRESSED)
+    assert bench.attempt(channel=Channel.SMS).state is AttemptState.ACCEPTED
+
+
+def test_an_email_that_never_left_is_skipped_after_the_sms(bench: Bench) -> None:
+    bench.handle(channel=Channel.SMS)
+    found = bench.attempt()
+    assert (found.state, found.reason) == (AttemptState.REFUSED, Reason.EMAIL_SKIPPED)
