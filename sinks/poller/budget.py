@@ -4,8 +4,8 @@ It must not read a clock: instants come in, in seconds of a clock that never jum
 
     rate R per second, burst B = max(1, R / 10), refill F = R − B (R when B is 1), interval = 1 / F
 
-In any half-open window of one second there are at most B + F = R calls; of k intervals, when R is below one
-per second, at most k. The burst is what may be spent at once after a pause, so that a loop that looks every
+In any half-open window of one second there are at most B + F = R calls (rounded up); of k intervals, when R is
+below one per second, at most k. The burst is what may be spent at once after a pause, so that a loop that looks every
 50 ms still reaches the rate. A new owner starts empty (SYSTEM.md §7): the old one may just have spent
 everything, and its last call may still be running.
 """

@@ -32,6 +32,10 @@ THROTTLE_PAUSE_MS = 1_000
 THROTTLE_PAUSE_MS_MAX = 60_000
 
 
+# Answers whose Retry-After is about the account and not about one message.
+_PAUSING = frozenset({LookupAnswer.THROTTLED, LookupAnswer.UNAVAILABLE, LookupAnswer.CREDENTIALS})
+
+
 class PollerClock(Protocol):
     """`now_ms` may jump; `monotonic` (seconds) may not."""
 
@@ -83,6 +87,7 @@ class Poller:
     ) -> None:
         self._clock, self._call_timeout_ms = clock, call_timeout_ms
         share = max(1, concurrency // max(1, len(providers)))
+        self.running_max = max(1, share * len(providers))
         self._accounts = {
             name: _Account(provider, share, Waiting(waiting_max)) for name, provider in providers.items()
         }
@@ -122,9 +127,8 @@ class Poller:
             paused_ms = account.paused_until_ms if account.paused_until_ms > now_ms else 0
             answers += [self._skip(o, paused_until_ms=paused_ms) for o in account.waiting.pop_until(over_ms)]
             while account.may_ask(now_ms) and account.budget is not None and account.budget.take(now_s):
-                batch = account.waiting.pop_batch(account.provider.account.capabilities.lookup_batch_max)
                 account.running += 1
-                calls.append(Call(name, batch))
+                calls.append(Call(name, account.waiting.pop_batch(account.batch_max)))
         return calls, answers
 
     def perform(self, call: Call) -> Performed:
@@ -183,6 +187,9 @@ class _Account:
         self.running = 0
         self._share = share
         self._throttled = 0
+        caps = provider.account.capabilities
+        # Only look-ups by id share a call: anything else would be a call that the budget does not see.
+        self.batch_max = caps.lookup_batch_max if caps.lookup_by_message_id else 1
 
     def may_ask(self, now_ms: int) -> bool:
         return len(self.waiting) > 0 and self.running < self._share and now_ms >= self.paused_until_ms
@@ -190,7 +197,7 @@ class _Account:
     def learn(self, results: Sequence[LookupResult], at_ms: int) -> None:
         """A named time pauses; being throttled or refused pauses without one as well. Never shortens."""
         kinds = {r.answer for r in results}
-        until_ms = max((r.retry_at_ms or 0 for r in results), default=0)
+        until_ms = max((r.retry_at_ms or 0 for r in results if r.answer in _PAUSING), default=0)
         if LookupAnswer.THROTTLED in kinds:
             self._throttled += 1
             own_ms = min(THROTTLE_PAUSE_MS << min(self._throttled - 1, 16), THROTTLE_PAUSE_MS_MAX)

@@ -80,7 +80,6 @@ class PollerLoop:
         publisher: Publisher | LookupPublisher,
         letters: Letters,
         clock: PollerClock,
-        concurrency: int,
     ) -> None:
         self._poller, self._names, self._publisher = poller, names, publisher
         self._letters, self._clock = letters, clock
@@ -88,7 +87,7 @@ class PollerLoop:
         self._offsets, self._arrivals = Offsets(), dict[int, Message]()
         self._count = 0
         self._running: set[Future[Performed]] = set()
-        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="look-up")
+        self._pool = ThreadPoolExecutor(poller.running_max, thread_name_prefix="look-up")
         self._reader = open_reader(self._assigned, self._revoked)
         self.beat_s = clock.monotonic()  # when the last pass ended: what a health check looks at
 
