@@ -35,6 +35,7 @@ _BOTH = (Channel.EMAIL, Channel.SMS)
 _CHANNEL_ONLY = frozenset({Reason.EXPIRED, Reason.CONFLICTING_REQUEST})
 _WENT_OUT = frozenset({AttemptState.ACCEPTED, AttemptState.DELIVERED})
 _OVER = frozenset({AttemptState.FAILED, AttemptState.REFUSED})
+_NOT_OUT = _OVER | {AttemptState.HELD, AttemptState.NOT_ACCEPTED}
 _TOPIC_OF = {
     InputKind.COMPLETION.value: TopicKind.INTENTS,
     InputKind.CANCELLATION.value: TopicKind.INTENTS,
@@ -248,7 +249,7 @@ def _consequences(draft: Draft) -> None:
     """What the facts mean for the phase, now."""
     state = draft.state
     for track in (state.email, state.sms):
-        reason = track.reason if track is not None and track.state is AttemptState.REFUSED else None
+        reason = track.reason if track is not None and track.state in _NOT_OUT else None
         if reason is not None and reason.reason_class is ReasonClass.INTENT and reason not in _CHANNEL_ONLY:
             draft.above_all(reason)
             state.completed = state.completed or reason is Reason.COMPLETED

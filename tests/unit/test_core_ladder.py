@@ -325,10 +325,11 @@ def test_an_sms_refused_for_good_leaves_no_channel(state: A, reason: Reason) -> 
     assert game.live.closed is CloseKind.SETTLED
 
 
+@pytest.mark.parametrize("state", [A.REFUSED, A.FAILED, A.HELD, A.NOT_ACCEPTED])
 @pytest.mark.parametrize("reason", [Reason.KEY_SHREDDED, Reason.BINDING_MISMATCH, Reason.INVALID_VARIABLES])
-def test_a_reason_of_class_intent_ends_it_on_both_channels(reason: Reason) -> None:
+def test_a_reason_of_class_intent_ends_it_on_both_channels(reason: Reason, state: A) -> None:
     game = started()
-    game.give(1000, attempt(1000, A.REFUSED, reason=reason))
+    game.give(1000, attempt(1000, state, reason=reason))
     assert game.live.closed is CloseKind.INVALID
     assert game.last.reason is reason
     game.until(EXPIRY_MS)
