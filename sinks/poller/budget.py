@@ -2,17 +2,18 @@
 
 It must not read a clock: instants come in, in seconds of a clock that never jumps.
 
-    rate R per second, burst B = max(1, R / 10), refill F = R − B (R when B is 1), interval = 1 / F
+    rate R per second, burst B = ⌈R / 10⌉, refill F = R − B (R when B is 1), interval = 1 / F
 
-In any half-open window of one second there are at most B + F = R calls (rounded up); of k intervals, when R is
-below one per second, at most k. The burst is what may be spent at once after a pause, so that a loop that looks every
-50 ms still reaches the rate. A new owner starts empty (SYSTEM.md §7): the old one may just have spent
-everything, and its last call may still be running.
+In any half-open window of one second there are at most B + F = R calls (rounded up); of k intervals, when R
+is below one per second, at most k. The burst is what may be spent at once after a pause, so that a loop that
+looks every 20 ms still gets four fifths of the rate. A new owner starts empty (SYSTEM.md §7): the old one may
+just have spent everything, and its last call may still be running.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
+from math import ceil
 
 BURST_SHARE = 10  # a tenth of a second's calls may be spent at once
 _US_PER_S = 1_000_000
@@ -23,9 +24,9 @@ class Budget:
 
     def __init__(self, per_s: float, *, owned_since_s: float, call_timeout_s: float) -> None:
         rate = Fraction(per_s).limit_denominator(_US_PER_S)
-        self.burst = max(1, int(rate / BURST_SHARE))
+        self.burst = ceil(rate / BURST_SHARE)
         refill = rate if self.burst == 1 else rate - self.burst
-        self.interval_us = -int(-_US_PER_S // refill)
+        self.interval_us = ceil(_US_PER_S / refill)
         # The instant of a call that would be exactly on time; earlier calls eat into the burst.
         first_us = _us(owned_since_s + call_timeout_s) + self.interval_us
         self._next_us = first_us + self._slack_us

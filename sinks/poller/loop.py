@@ -27,7 +27,7 @@ log = logging.getLogger("backstop.poller")
 
 SOURCE = "backstop/poller"
 READ_MAX = 500
-PASS_S = 0.05  # half of what a budget's burst covers, so a pass never costs rate
+PASS_S = 0.02  # a fifth of what a budget's burst covers, so that passes cost little of the rate
 RETRY_S = 0.5
 
 
