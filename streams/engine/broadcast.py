@@ -32,7 +32,7 @@ class BroadcastReader:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "isolation.level": "read_committed",
-                "log_level": 3,
+                "log_level": 2,
             }
         )
         self._thread = threading.Thread(target=self._run, name="broadcast", daemon=True)

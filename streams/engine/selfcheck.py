@@ -91,7 +91,7 @@ def check_settings(conf: Any, wanted: Mapping[str, Any]) -> None:
         found = getattr(found, "value", found)  # enums
         if isinstance(value, float):
             found = float(found)
-        if found != value and not (value == "" and not found):
+        if found != value:
             differences.append(f"Faust setting {name} is {found!r} and must be {value!r}")
     brokers = sorted(str(url) for url in conf.broker)
     if brokers != sorted(wanted["broker"].split(";")):

@@ -97,6 +97,7 @@ class EngineSettings:
             "env": {},  # Faust lets variables override arguments; it is shown an empty environment
             "env_prefix": "BACKSTOP_NOT_FROM_THE_ENVIRONMENT",
             "broker": ";".join(f"engine://{part.strip()}" for part in self.bootstrap.split(",")),
+            "broker_client_id": self.transactional_id,
             "broker_session_timeout": self.session_timeout_s,
             "broker_heartbeat_interval": self.heartbeat_interval_s,
             "broker_request_timeout": max(_REQUEST_TIMEOUT_S, self.session_timeout_s + 10.0),
@@ -121,7 +122,7 @@ _POSITIVE = (
 GUARANTEES: dict[str, Any] = {
     "processing_guarantee": "at_least_once",  # Faust's own transactions stay off: the engine has better
     "consumer_auto_offset_reset": "earliest",
-    "consumer_group_instance_id": "",
+    "consumer_group_instance_id": None,  # "" would make all workers one static member
     "broker_check_crcs": True,
     "stream_wait_empty": True,
     "table_standby_replicas": 0,

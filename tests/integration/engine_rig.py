@@ -6,6 +6,7 @@ It must not know how the engine works: it starts processes and reads topics as a
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -17,12 +18,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from compose.local.broker import Broker
 from tests.integration.engine_worker import Options
 
 PARTITIONS = 4
+UNKNOWN = -1
 ROOT = Path(__file__).parents[2]
 BIG = str(4 * 1024 * 1024)
 
@@ -71,15 +75,15 @@ class Rig:
 
     # workers
 
-    def start(self, slot: str, **options: Any) -> Path:
-        """Start a worker; the path of its log."""
+    def start(self, slot: str, env: dict[str, str] | None = None, **options: Any) -> Path:
+        """Start a worker; the path of its log. `env` adds to the environment."""
         self._starts += 1
         log = self.folder / f"{self.app_id}-{slot}-{self._starts}.log"
         given = Options(self.app_id, self.bootstrap, slot, **options)
         with log.open("wb") as out:
             self.workers[slot] = subprocess.Popen(
                 [sys.executable, "-m", "tests.integration.engine_worker", given.dumps()],
-                stdout=out, stderr=out, cwd=ROOT,
+                stdout=out, stderr=out, cwd=ROOT, env={**os.environ, **(env or {})},
             )  # fmt: skip
         return log
 
@@ -135,6 +139,9 @@ class Rig:
             ):
                 low, high = consumer.get_watermark_offsets(tp, 10)
                 lag += high - max(tp.offset, low)
+        except KafkaException:
+            return UNKNOWN  # the broker is coming back
+        else:
             return lag
         finally:
             consumer.close()
@@ -163,9 +170,10 @@ class Rig:
                 for record in consumer.consume(10_000, 0.2):
                     if record.error() is None:
                         yield record
-                    elif record.error().code() == KafkaError._PARTITION_EOF:
-                        if record.offset() >= ends[record.partition()]:
-                            todo.discard(record.partition())
+                        continue
+                    is_end = record.error().code() == KafkaError._PARTITION_EOF
+                    if is_end and record.offset() >= ends[record.partition()]:
+                        todo.discard(record.partition())
         finally:
             consumer.close()
 
@@ -217,6 +225,15 @@ class Rig:
         found = self.account()
         assert found.pop("inputs") == inputs
         assert not any(found.values()), found
+
+
+@pytest.fixture
+def rig(broker: Broker, prefix: str, tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(broker.bootstrap, tmp_path, prefix.rstrip("."))
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 def health(log: Path, path: str) -> tuple[int, dict[str, Any]]:

@@ -14,12 +14,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from streams.engine.app import build_app
+from streams.engine.errors import EngineError
 from streams.engine.processor import Due, InputRecord, Output, View
 from streams.engine.run import run
 from streams.engine.settings import EngineSettings
 from streams.worker.health_server import HealthServer
 
 NO_KEY = b"(none)"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,13 @@ class Options:
 class Counting:
     """Inputs: `<id>-in`, `<id>-facts`, `<id>-ticks`; outputs: `<id>-out`, `<id>-decided`."""
 
-    tables = ("counts", "progress")
+    tables: tuple[str, ...] = ("counts", "progress")
     timer_table = "counts"
 
     def __init__(self, options: Options) -> None:
         app_id = options.app_id
         self.options = options
-        self.inputs = (f"{app_id}-in", f"{app_id}-facts", f"{app_id}-ticks")
+        self.inputs: tuple[str, ...] = (f"{app_id}-in", f"{app_id}-facts", f"{app_id}-ticks")
         self._out, self._decided = f"{app_id}-out", f"{app_id}-decided"
         self._seen = 0
 
@@ -55,14 +57,14 @@ class Counting:
             raise RuntimeError("failed on purpose")
         key = record.key if record.key is not None else NO_KEY
         stored = view.get("counts", key)
-        state = json.loads(stored) if stored else {"n": 0, "facts": 0, "due": None}
+        state: dict[str, Any] = json.loads(stored) if stored else {"n": 0, "facts": 0, "due": None}
         if record.topic == self.inputs[2]:
             self._decide(record, state, view, key)
         else:
             self._count(record, state, view, key)
         self._seen += 1
         view.put("counts", key, json.dumps(state).encode())
-        due = Due(*state["due"]) if state["due"] else None
+        due = Due(state["due"][0], state["due"][1]) if state["due"] else None
         view.arm(key, due, again=record.topic == self.inputs[2])
 
     def _count(self, record: InputRecord, state: dict[str, Any], view: View, key: bytes) -> None:
@@ -71,7 +73,7 @@ class Counting:
             time.sleep(self.options.slow_fact_s)
             state["facts"] += 1
         elif record.value and record.value.startswith(b"{"):
-            state["due"] = json.loads(record.value).get("due")
+            state["due"] = json.loads(record.value)["due"]
         size = None if record.value is None else len(record.value)
         made = {"src": [record.topic, record.partition, record.offset], "n": state["n"], "size": size}
         headers = list(record.headers)
@@ -99,7 +101,7 @@ class Counting:
         return Output(self.inputs[2], partition, key, value, None)
 
     def restored(self, view: View) -> None:
-        logging.info("restored %s: %s keys", view.partition, sum(1 for _ in view.items("counts")))
+        log.info("restored %s: %s keys", view.partition, sum(1 for _ in view.items("counts")))
 
 
 def main() -> int:
@@ -115,9 +117,12 @@ def main() -> int:
             "transaction_timeout_ms": 5_000, "tick_interval_ms": 50, **(options.settings or {}),
         },
     )  # fmt: skip
-    app = build_app(Counting(options), settings)
-    server = HealthServer(app.health, port=0)
-    return int(run(app, server))
+    try:
+        app = build_app(Counting(options), settings)
+    except EngineError as exc:
+        log.critical("%s", exc)
+        return int(exc.exit_code)
+    return int(run(app, HealthServer(app.health, port=0)))
 
 
 if __name__ == "__main__":

@@ -6,25 +6,15 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-
-from compose.local.broker import Broker
 from streams.engine.errors import ExitCode
+from tests.integration import engine_rig
 from tests.integration.engine_rig import Rig, health, keys, load, until
 
+rig = engine_rig.rig  # the fixture
+
+
 SESSION_S = 3.0  # of engine_worker.py
-
-
-@pytest.fixture
-def rig(broker: Broker, prefix: str, tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(broker.bootstrap, tmp_path, prefix.rstrip("."))
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 class Feeder:
