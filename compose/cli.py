@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from compose.commands import keys, processes, publish, topics
+from compose.commands import demo, keys, processes, publish, topics
 from compose.output import AWAY, FAULT, REFUSED, STOPPED, fail, say
 from schemas.errors import BackstopError, GuardUnavailable, PreflightFailed
 from sinks.kafka.consumer import KafkaAway
@@ -27,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+demo.register(app)
 processes.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(keys.app, name="keys")

@@ -6,16 +6,46 @@ auditor never see a private key.
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from starlette.applications import Starlette
+
 from compose import keys
 from compose import settings as configuration
-from compose.clock import SystemClock
-from compose.settings import REPLAY_PREFIX, Settings
+from compose.clock import SystemClock, random_id
+from compose.settings import REPLAY_PREFIX, ProviderAccount, Settings
+from compose.simulator.behaviour import Model
+from compose.simulator.server import create_app
 from schemas.accounts import Account
+from schemas.control_board import ControlBoard
 from schemas.errors import PreflightFailed, SettingsRefused
+from schemas.record import TopicKind
 from schemas.topics import TopicNames
+from sinks.audit.loop import AuditorLoop
+from sinks.dispatcher.claims import PostgresClaims
+from sinks.dispatcher.facts import ClockGuard, CompletionsRead, FactsReader
+from sinks.dispatcher.handle import Dispatcher, Limits, Ports
+from sinks.dispatcher.loop import DispatcherLoop
+from sinks.dispatcher.prepare import Preparer
 from sinks.kafka import admin
+from sinks.kafka.letters import Letters
+from sinks.kafka.producer import Publisher
+from sinks.poller.handle import Poller
+from sinks.poller.loop import PollerLoop
+from sinks.poller.loop import reader as lookup_reader
+from sinks.postgres.migrate import differences as migrations_missing
+from sinks.postgres.pool import Database
+from sinks.providers.base import Provider
+from sinks.providers.credentials import BearerToken
+from sinks.providers.registry import build as build_provider
+from streams.engine.broadcast import BroadcastReader
 from streams.engine.settings import EngineSettings
 from streams.worker.app import Worker, build, serve
+
+log = logging.getLogger("backstop")
 
 
 def layout(settings: Settings) -> admin.Layout:
@@ -80,3 +110,127 @@ def run_worker(settings: Settings) -> int:
             health_port=settings.health_port,
         )
     )
+
+
+def credential(placed: ProviderAccount) -> BearerToken:
+    """The account's credential from its file."""
+    try:
+        return BearerToken(placed.credential_file.read_text("utf-8").strip())
+    except (OSError, ValueError):
+        raise SettingsRefused(
+            [f"accounts: {placed.account.name}: credential_file cannot be read or holds no token"]
+        ) from None
+
+
+def providers(settings: Settings, *, connections_max: int) -> dict[str, Provider]:
+    """One adapter per configured account."""
+    return {
+        name: build_provider(
+            placed.account,
+            base_url=placed.base_url,
+            credential=credential(placed),
+            monotonic=SystemClock().monotonic,
+            connections_max=connections_max,
+        )
+        for name, placed in configuration.accounts(settings).items()
+    }
+
+
+def guard(settings: Settings, *, size_max: int) -> Database:
+    """The claim and audit database, migrated; `PreflightFailed` names what is missing."""
+    dsn = settings.postgres.get_secret_value()
+    if not dsn:
+        raise SettingsRefused(["postgres: BACKSTOP_POSTGRES is not set"])
+    missing = migrations_missing(dsn)
+    if missing:
+        raise PreflightFailed(missing)
+    return Database(dsn, size_max=size_max)
+
+
+def run_dispatcher(settings: Settings, stop: threading.Event) -> None:
+    """Until `stop` is set."""
+    refuse_replay(settings)
+    names, clock = preflight(settings).names, SystemClock()
+    held = keys.dispatcher_keys(settings.keys)
+    claims = PostgresClaims(guard(settings, size_max=settings.dispatcher_concurrency + 4))
+    board = ControlBoard()
+    reader = BroadcastReader(settings.kafka, names[TopicKind.CONTROLS], _take(board), lambda: None)
+    facts = FactsReader(settings.kafka, names, claims, session_timeout_ms=settings.session_timeout_ms)
+    ports = Ports(
+        claims=claims,
+        providers=providers(settings, connections_max=settings.dispatcher_concurrency),
+        preparer=Preparer(
+            unsealing=held.unsealing, fingerprints=held.fingerprints, digest_key=held.digest_key
+        ),
+        clock=clock,
+        new_id=random_id,
+        controls=lambda: board.controls,
+        completions_read=CompletionsRead(
+            settings.kafka, names, claims, wait_s=settings.completions_wait_ms / 1000, clock=clock
+        ),
+        clock_trusted=ClockGuard(claims, clock, skew_ms_max=settings.clock_skew_ms_max),
+    )
+    limits = Limits(settings.lease_ms, settings.call_timeout_ms, settings.clock_skew_ms_max)
+    reader.start()
+    facts.start()
+    try:
+        DispatcherLoop(
+            Dispatcher(ports, limits),
+            names,
+            bootstrap=settings.kafka,
+            publisher=Publisher(settings.kafka, client_id="backstop-dispatcher"),
+            letters=Letters(names, by="dispatcher", key=keys.letter_key(settings.keys)),
+            clock=clock,
+            concurrency=settings.dispatcher_concurrency,
+            session_timeout_ms=settings.session_timeout_ms,
+        ).run(stop)
+    finally:
+        facts.stop()
+        reader.stop()
+
+
+def run_poller(settings: Settings, stop: threading.Event) -> None:
+    """Until `stop` is set."""
+    refuse_replay(settings)
+    names, clock = preflight(settings).names, SystemClock()
+    asked = providers(settings, connections_max=settings.poller_concurrency)
+    PollerLoop(
+        Poller(
+            asked,
+            clock,
+            call_timeout_ms=settings.call_timeout_ms,
+            concurrency=settings.poller_concurrency,
+        ),
+        names,
+        open_reader=lookup_reader(settings.kafka, names, session_timeout_ms=settings.session_timeout_ms),
+        publisher=Publisher(settings.kafka, client_id="backstop-poller"),
+        letters=Letters(names, by="poller", key=keys.letter_key(settings.keys)),
+        clock=clock,
+    ).run(stop)
+
+
+def run_auditor(settings: Settings, stop: threading.Event) -> None:
+    """Until `stop` is set."""
+    names = preflight(settings).names
+    AuditorLoop(
+        names,
+        bootstrap=settings.kafka,
+        database=guard(settings, size_max=2),
+        letter_key=keys.letter_key(settings.keys),
+        session_timeout_ms=settings.session_timeout_ms,
+    ).run(stop)
+
+
+def _take(board: ControlBoard) -> Callable[[bytes | None, bytes | None, int], None]:
+    def take(key: bytes | None, value: bytes | None, offset: int) -> None:
+        ignored = board.take(key, value, offset)
+        if ignored is not None:
+            log.error("control at offset %d ignored: %s %s", offset, ignored.reason.value, ignored.pointer)
+
+    return take
+
+
+def simulator(settings: Settings, *, seed: int, token: str, ledger_file: Path | None) -> Starlette:
+    """The simulated provider with the configured accounts."""
+    model = Model(provider_accounts(settings), seed=seed)
+    return create_app(model, SystemClock(), credential=token, ledger_file=ledger_file)

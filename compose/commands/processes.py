@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
 import typer
+import uvicorn
 
 from compose import logs, wiring
 from compose import settings as configuration
 from compose.settings import Settings
+from compose.simulator.server import configuration as http_configuration
 
 
 def prepared() -> Settings:
@@ -14,6 +22,14 @@ def prepared() -> Settings:
     settings = configuration.load()
     logs.configure(level=settings.log_level, as_json=settings.log_json)
     return settings
+
+
+def until_told(run: Callable[[Settings, threading.Event], None]) -> None:
+    """Run a loop until SIGTERM or Ctrl-C, then let it finish what it holds."""
+    settings, stop = prepared(), threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    run(settings, stop)
 
 
 def worker() -> None:
@@ -27,7 +43,50 @@ def worker() -> None:
     raise typer.Exit(wiring.run_worker(prepared()))
 
 
+def dispatcher() -> None:
+    """Submit what was ordered, at most once per intent and channel; sole holder of the unsealing keys.
+
+    Example: BACKSTOP_POSTGRES=postgresql:///backstop backstop dispatcher
+    """
+    until_told(wiring.run_dispatcher)
+
+
+def poller() -> None:
+    """Ask providers what became of messages, earliest deadline first, inside their rate limits.
+
+    Example: backstop poller
+    """
+    until_told(wiring.run_poller)
+
+
+def auditor() -> None:
+    """Write every record of every topic to Postgres, once.
+
+    Example: BACKSTOP_POSTGRES=postgresql:///backstop backstop auditor
+    """
+    until_told(wiring.run_auditor)
+
+
+def simulator(
+    port: Annotated[int, typer.Option(help="Loopback port to listen on.")] = 8025,
+    seed: Annotated[int, typer.Option(help="Decides the fate of ordinary recipients.")] = 1,
+    token_file: Annotated[Path, typer.Option(help="File with the bearer token it accepts.")] = Path(
+        "simulator.token"
+    ),
+    ledger: Annotated[Path | None, typer.Option(help="Also append the ledger to this file.")] = None,
+) -> None:
+    """Play the providers on loopback, going wrong on purpose by magic recipients.
+
+    Example: backstop simulator --port 8025 --token-file keys/simulator.token
+    """
+    settings = prepared()
+    app = wiring.simulator(
+        settings, seed=seed, token=token_file.read_text("utf-8").strip(), ledger_file=ledger
+    )
+    uvicorn.Server(http_configuration(app, port)).run()
+
+
 def register(app: typer.Typer) -> None:
     """Add the processes to the command line."""
-    for command in (worker,):
+    for command in (worker, dispatcher, poller, auditor, simulator):
         app.command()(command)

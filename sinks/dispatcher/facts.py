@@ -124,7 +124,8 @@ def _end_of(record: object) -> tuple[str, Reason] | None:
 class CompletionsRead:
     """Whether everything that lies in intents and instructions now has been read into the guard.
 
-    All partitions count: a completion may sit in a wrong one. Waits for at most `wait_s`.
+    All partitions count: a completion may sit in a wrong one. Waits for at most `wait_s`. Callers that come
+    while the ends are being asked for share the next answer: one that was begun after they came.
     """
 
     STEP_S = 0.02
@@ -134,26 +135,29 @@ class CompletionsRead:
     ) -> None:
         self._topics, self._claims, self._wait_s, self._clock = names.of(DONE_KINDS), claims, wait_s, clock
         self._ends, self._lock, self._pause = Ends(bootstrap), threading.Lock(), threading.Event()
+        self._known: dict[Place, int] = {}
+        self._begun_s = float("-inf")
 
     def __call__(self) -> bool:
         """Raises `GuardUnavailable`."""
+        came_s = self._clock.monotonic()
         try:
             with self._lock:
-                ends = self._ends.of(self._topics)
+                if self._begun_s < came_s:
+                    begun_s = self._clock.monotonic()
+                    self._known = self._ends.of(self._topics)
+                    self._begun_s = begun_s
+                ends = self._known
         except KafkaAway as exc:
             log.warning("ends of intents unknown: %s", exc)
             return False
-        until = self._clock.monotonic() + self._wait_s
         while True:
             read = self._claims.progress()
             if all(read.get(place, 0) >= end for place, end in ends.items()):
                 return True
-            if self._clock.monotonic() >= until:
+            if self._clock.monotonic() >= came_s + self._wait_s:
                 return False
             self._pause.wait(self.STEP_S)
-
-    def close(self) -> None:
-        self._ends.close()
 
 
 class ClockGuard:

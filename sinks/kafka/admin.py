@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException
+from confluent_kafka import ConsumerGroupState, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from schemas.record import TopicKind
 from schemas.topics import TOPICS, TopicNames
 from sinks.kafka.consumer import CALL_S, KafkaAway
 
 CREATE_S = 30.0
+GROUP_S = 3.0  # the first member of a new deployment makes the offsets topic
 _CHANGELOG = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.1",
@@ -50,7 +50,7 @@ class Layout:
 
 
 def _admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
 
 
 def create(bootstrap: str, layout: Layout) -> list[str]:
@@ -143,6 +143,17 @@ def acl_lines(layout: Layout) -> list[str]:
     return [f"--add --allow-principal User:{who} --operation {op} {what}" for who, op, what in grants]
 
 
-def input_kinds() -> tuple[TopicKind, ...]:
-    """Topics whose records the worker must account for."""
-    return tuple(k for k, t in TOPICS.items() if "worker" in t.readers and t.copartitioned)
+class Groups:
+    """Consumer groups as the cluster sees them; one client, safe to keep."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._admin = _admin(bootstrap)
+
+    def settled(self, groups: list[str]) -> bool:
+        """Whether each of these groups has members and no rebalance under way; False while unknown."""
+        asked = self._admin.describe_consumer_groups(groups, request_timeout=GROUP_S)
+        try:
+            found = [future.result(GROUP_S) for future in asked.values()]
+        except (KafkaException, TimeoutError):
+            return False  # a group nobody has joined yet
+        return all(g.state is ConsumerGroupState.STABLE and g.members for g in found)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from schemas.errors import BackstopError
 
@@ -87,7 +88,7 @@ class Reader:
                 "max.poll.interval.ms": max(300_000, session_timeout_ms),
                 "partition.assignment.strategy": "range",
                 "fetch.wait.max.ms": 100,
-                "log_level": 3,
+                "log_level": 2,
             }
         )
         self._consumer.subscribe(
@@ -118,7 +119,11 @@ class Reader:
     def poll(self, count_max: int, timeout_s: float) -> list[Message]:
         """Up to `count_max` records; empty when nothing came within `timeout_s`."""
         found: list[Message] = []
-        for raw in self._consumer.consume(count_max, timeout_s):
+        # `consume` waits for a full batch: wait for the first record only, then take what is there.
+        first = self._consumer.poll(timeout_s)
+        if first is None:
+            return found
+        for raw in (first, *self._consumer.consume(count_max - 1, 0)):
             error = raw.error()
             if error is None:
                 found.append(_to_message(raw))
@@ -167,37 +172,34 @@ class Reader:
 
 
 class Ends:
-    """Where partitions end now. One client, no group membership, safe to keep."""
+    """Where partitions end now, in one request. Safe to keep and to share between threads."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._consumer = _anonymous(bootstrap, "read_uncommitted")
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+        self._places: dict[str, list[TopicPartition]] = {}
 
     def of(self, topics: Iterable[str]) -> dict[Place, int]:
         """High watermarks, open transactions included. Raises `KafkaAway`."""
-        found: dict[Place, int] = {}
         try:
-            for topic in topics:
-                partitions = self._consumer.list_topics(topic, CALL_S).topics[topic].partitions
-                for partition in partitions:
-                    tp = TopicPartition(topic, partition)
-                    found[topic, partition] = self._consumer.get_watermark_offsets(tp, CALL_S)[1]
+            asked = {tp: OffsetSpec.latest() for topic in topics for tp in self._partitions(topic)}
+            found = self._admin.list_offsets(asked, request_timeout=CALL_S)
+            return {(tp.topic, tp.partition): f.result(CALL_S).offset for tp, f in found.items()}
         except KafkaException as exc:
             raise KafkaAway(f"Kafka: {exc.args[0].str()}", code="ends") from None
-        return found
 
-    def close(self) -> None:
-        self._consumer.close()
+    def _partitions(self, topic: str) -> list[TopicPartition]:
+        """Partition counts never change: asked once."""
+        if topic not in self._places:
+            partitions = self._admin.list_topics(topic, CALL_S).topics[topic].partitions
+            self._places[topic] = [TopicPartition(topic, p) for p in partitions]
+        return self._places[topic]
 
 
 def read_all(
     bootstrap: str, topic: str, *, isolation: str = "read_committed", timeout_s: float = 60.0
 ) -> Iterator[Message]:
     """Every record of a topic up to the high watermark of now. Raises `KafkaAway` when it takes too long."""
-    ends_of = Ends(bootstrap)
-    try:
-        ends = ends_of.of([topic])
-    finally:
-        ends_of.close()
+    ends = Ends(bootstrap).of([topic])
     todo = {p for (_, p), end in ends.items() if end > 0}
     consumer = _anonymous(bootstrap, isolation)
     try:
@@ -233,6 +235,6 @@ def _anonymous(bootstrap: str, isolation: str) -> Consumer:
             "auto.offset.reset": "earliest",
             "isolation.level": isolation,
             "fetch.wait.max.ms": 50,
-            "log_level": 3,
+            "log_level": 2,
         }
     )

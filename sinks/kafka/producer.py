@@ -43,7 +43,7 @@ class Publisher:
                 "compression.type": "lz4",
                 "linger.ms": 2,
                 "delivery.timeout.ms": int(PUBLISH_S * 1000),
-                "log_level": 3,
+                "log_level": 2,
             }
         )
 

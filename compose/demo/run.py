@@ -1,0 +1,324 @@
+"""One run of the demo: publish, watch, count, prove. All parts are the real ones, each its own process.
+
+It must not look inside a process: it reads topics, the provider's ledger and Postgres, as anyone could.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random  # noqa: TID251  seeded: which process dies when
+from typing import Any
+from urllib.request import urlopen
+
+import orjson
+
+from compose.clock import SystemClock
+from compose.demo.fleet import Fleet
+from compose.demo.plan import GARBAGE, KINDS, Kind, Twist, person
+from compose.demo.proofs import (
+    Fence,
+    Proof,
+    Submitted,
+    all_accounted,
+    all_audited,
+    no_duplicates,
+    nothing_too_late,
+)
+from schemas.codec import decode
+from schemas.decision import Decision, Phase
+from schemas.record import TopicKind
+from schemas.topics import WORKER_INPUTS, TopicNames
+from sinks.audit.writer import counts as audit_counts
+from sinks.kafka.consumer import read_all
+from sinks.kafka.producer import OutgoingRecord, Publisher
+from sinks.operator import books
+from sinks.postgres.pool import Database
+from sinks.publisher import IntentPublisher, NewIntent
+
+DEADLINE_S, EXPIRY_S = 9.0, 27.0
+LATE_S = 33.0  # how long a held-up request was held up
+COMPLETES_S = 4.0  # after the last request: the e-mails are out by then
+SECOND_WAVE_S = 9.0  # the first bounces are known by then
+SETTLE_S = 90.0  # everything is over by then, or the run says what is not
+LINK = "https://app.example/r?t="
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Intent:
+    """One published intent and what came of it."""
+
+    intent_id: str
+    kind: Kind
+    last: Decision | None = None
+    reasons: set[str] = field(default_factory=set)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.last is not None and self.last.next_phase is Phase.CLOSED
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of the table."""
+
+    outcome: str
+    intents: int = 0
+    as_expected: int = 0
+    emails: int = 0
+    texts: int = 0
+    decisions: int = 0
+
+
+@dataclass(slots=True)
+class Report:
+    rows: list[Row]
+    proofs: list[Proof]
+    unexpected: list[str]
+    kills: int
+    seconds: float
+    strict: bool
+
+    @property
+    def holds(self) -> bool:
+        return all(p.holds for p in self.proofs) and not (self.strict and self.unexpected)
+
+
+@dataclass(slots=True)
+class World:
+    """Where the run reads and writes."""
+
+    bootstrap: str
+    names: TopicNames
+    database: Database
+    publisher: IntentPublisher
+    raw: Publisher
+    simulator_url: str
+    fleet: Fleet
+    say: Say
+
+
+class Run:
+    """`run_id` keeps this run's people apart from any other's."""
+
+    def __init__(self, world: World, *, run_id: str, kills: int, seed: int) -> None:
+        self._world, self._run_id, self._kills_wanted = world, run_id, kills
+        self._random = Random(seed)  # noqa: S311
+        self._intents: dict[str, Intent] = {}
+        self._kills = 0
+        self._clock = SystemClock()
+        self._pause = threading.Event()
+
+    def play(self) -> Report:
+        """The whole run. Raises when a process refuses or a system is away for good."""
+        started = time.monotonic()
+        self._publish_first_wave()
+        published = time.monotonic()
+        second_wave = published + SECOND_WAVE_S
+        completions = published + COMPLETES_S
+        said = 0.0
+        todo = [(completions, self._complete), (second_wave, self._publish_second_wave)]
+        while time.monotonic() - started < SETTLE_S + EXPIRY_S:
+            for at, act in list(todo):
+                if time.monotonic() >= at:
+                    act()
+                    todo.remove((at, act))
+            self._disturb(started)
+            self._world.fleet.tend()
+            if time.monotonic() - said >= 2.0:
+                said = time.monotonic()
+                self._look()
+                self._tell(started)
+                if self._kills >= self._kills_wanted and not todo and self._is_quiet():
+                    break
+            self._pause.wait(0.1)
+        self._look()
+        return self._report(time.monotonic() - started)
+
+    # publishing
+
+    def _publish_first_wave(self) -> None:
+        waves = [k for k in KINDS if k.twist is not Twist.SAME_PERSON_LATER]
+        total = sum(k.count for k in waves)
+        done = 0
+        for number in range(max(k.count for k in waves)):
+            for kind in waves:
+                if number < kind.count:
+                    self._publish(kind, number)
+                    done += 1
+        garbage = [
+            OutgoingRecord(self._world.names[TopicKind.INTENTS], b"garbage-%04d" % n, value)
+            for n, value in enumerate(GARBAGE)
+        ]
+        self._world.raw.publish([*garbage, garbage[0]._replace(key=None), garbage[0]._replace(value=None)])
+        self._world.say(f"published {done} of {total} intents and {len(garbage) + 2} records that are none")
+
+    def _publish_second_wave(self) -> None:
+        for kind in KINDS:
+            if kind.twist is Twist.SAME_PERSON_LATER:
+                for number in range(kind.count):
+                    self._publish(kind, number)
+
+    def _publish(self, kind: Kind, number: int) -> None:
+        who = person(kind, number, run=self._run_id)
+        intent_id = f"{self._run_id}-{KINDS.index(kind):02d}-{number:03d}"
+        late_s = LATE_S if kind.twist is Twist.LATE else 0.0
+        asked = self._now() - timedelta(seconds=late_s)
+        link = f"{LINK}CANARY{number:04d}"
+        variables = {
+            "password_reset": {"link": link, "name": "Ada"},
+            "signup_verification": {"verification_url": link},
+            "build_failure": {"link": link, "project": "engine", "branch": "main"},
+        }[kind.policy.split("__")[0]]
+        new = NewIntent(
+            intent_id=intent_id,
+            tenant="tenant-demo",
+            policy=kind.policy,
+            locale="en" if number % 2 else "fr",
+            email=who.email,
+            phone=who.phone,
+            variables=variables,
+            challenge_ref=f"challenge-{number}",
+            requested_at=asked,
+            deadline=asked + timedelta(seconds=DEADLINE_S),
+            expiry=asked + timedelta(seconds=EXPIRY_S),
+            sms_consent_at=asked if kind.consent else None,
+        )
+        if kind.twist is Twist.COMPLETES_FIRST:
+            self._world.publisher.complete(intent_id, at=self._now(), source="demo")
+        self._world.publisher.publish(new)
+        if kind.twist is Twist.PUBLISHES_TWICE:
+            self._world.publisher.publish(new)
+        self._intents[intent_id] = Intent(intent_id, kind)
+
+    def _complete(self) -> None:
+        for intent in list(self._intents.values()):
+            if intent.kind.twist is Twist.COMPLETES:
+                self._world.publisher.complete(intent.intent_id, at=self._now(), source="demo")
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+
+    # watching
+
+    def _look(self) -> None:
+        for intent in self._intents.values():
+            intent.last, intent.reasons = None, set()
+        names, bootstrap = self._world.names, self._world.bootstrap
+        for message in read_all(bootstrap, names[TopicKind.DECISIONS]):
+            decision = decode(TopicKind.DECISIONS, message.key, message.value)
+            if not isinstance(decision, Decision) or decision.intent_id not in self._intents:
+                continue
+            seen = self._intents[decision.intent_id]
+            seen.reasons |= {decision.reason.value, *(n.value for n in decision.notes)}
+            if decision.evidence is not None and decision.evidence.reason is not None:
+                seen.reasons.add(decision.evidence.reason.value)
+            if seen.last is None or decision.seq > seen.last.seq:
+                seen.last = decision
+
+    def _tell(self, started: float) -> None:
+        phases = Counter(
+            i.last.next_phase.value if i.last is not None and i.last.next_phase is not None else "new"
+            for i in self._intents.values()
+        )
+        shown = "  ".join(f"{phase} {n}" for phase, n in sorted(phases.items()))
+        kills = f"  killed {self._kills}" if self._kills_wanted else ""
+        self._world.say(f"{time.monotonic() - started:5.0f} s  {shown}{kills}")
+
+    def _is_quiet(self) -> bool:
+        """Every intent is closed, every input counted, every record audited."""
+        if not all(i.is_closed for i in self._intents.values()):
+            return False
+        return all(p.holds for p in (self._accounted(), self._audited()))
+
+    def _disturb(self, started: float) -> None:
+        """Chaos: SIGKILL a process at a random moment; `tend` starts it again."""
+        if self._kills >= self._kills_wanted:
+            return
+        due = started + (self._kills + 1) * (EXPIRY_S / max(1, self._kills_wanted)) * self._random.uniform(
+            0.9, 1.1
+        )
+        if time.monotonic() >= due:
+            victims = sorted(n for n in self._world.fleet.members if n != "simulator")
+            victim = self._random.choice(victims)
+            self._world.say(f"        SIGKILL {victim}")
+            self._world.fleet.kill(victim)
+            self._kills += 1
+
+    # counting and proving
+
+    def _accounted(self) -> Proof:
+        names, bootstrap = self._world.names, self._world.bootstrap
+        found = books.on_topics(bootstrap, names)
+        inputs = {names[k]: found[names[k]] for k in WORKER_INPUTS}
+        return all_accounted(books.progress(bootstrap, names), inputs)
+
+    def _audited(self) -> Proof:
+        names = self._world.names
+        found = books.on_topics(self._world.bootstrap, names)
+        return all_audited(found, audit_counts(self._world.database, names.prefix))
+
+    def _report(self, seconds: float) -> Report:
+        submitted = self._submitted()
+        fences = {
+            g.reference: Fence(g.reference, g.expiry_ms, g.claimed_ms, g.closed_ms, g.suppressed_ms)
+            for g in books.guard_rows(self._world.database, self._intents)
+        }
+        proofs = [
+            no_duplicates(submitted),
+            nothing_too_late(submitted, fences),
+            self._accounted(),
+            self._audited(),
+        ]
+        rows, unexpected = self._rows(submitted)
+        return Report(rows, proofs, unexpected, self._kills, seconds, strict=self._kills_wanted == 0)
+
+    def _submitted(self) -> list[Submitted]:
+        with urlopen(f"{self._world.simulator_url}/ledger", timeout=10) as answer:  # noqa: S310  loopback
+            entries: list[dict[str, Any]] = orjson.loads(answer.read())["entries"]
+        return [
+            Submitted(e["reference"], e["at_ms"], e["replayed"]) for e in entries if e["took"] is not None
+        ]
+
+    def _rows(self, submitted: list[Submitted]) -> tuple[list[Row], list[str]]:
+        taken = Counter(s.reference for s in submitted if not s.replayed)
+        rows = {kind.name: Row(kind.name) for kind in KINDS}
+        unexpected: list[str] = []
+        for intent in self._intents.values():
+            kind, row = intent.kind, rows[intent.kind.name]
+            emails, texts = taken[f"{intent.intent_id}.email"], taken[f"{intent.intent_id}.sms"]
+            row.intents += 1
+            row.emails += emails
+            row.texts += texts
+            row.decisions += 0 if intent.last is None else intent.last.seq
+            wrong = _differs(intent, emails, texts)
+            row.as_expected += not wrong
+            if wrong:
+                unexpected.append(f"{intent.intent_id} ({kind.name}): {wrong}")
+        return list(rows.values()), unexpected
+
+
+def _differs(intent: Intent, emails: int, texts: int) -> str:
+    """What is not as the table of outcomes says; empty when all is."""
+    kind, last = intent.kind, intent.last
+    if last is None or last.closed is None:
+        return "not closed"
+    found = {
+        "ended": (last.closed.value, kind.ended.value),
+        "e-mails": (emails, kind.emails),
+        "texts": (texts, kind.texts),
+    }
+    wrong = [
+        f"{name} {is_}, {expected} expected" for name, (is_, expected) in found.items() if is_ != expected
+    ]
+    if kind.because.value not in intent.reasons:
+        wrong.append(f"no decision because of {kind.because.value}")
+    if last.outcome is not None and last.outcome.fallback != kind.fallback:
+        wrong.append(f"fallback {last.outcome.fallback}")
+    return "; ".join(wrong)
