@@ -40,8 +40,8 @@ from sinks.operator import books
 from sinks.postgres.pool import Database
 from sinks.publisher import IntentPublisher, NewIntent
 
-DEADLINE_S, EXPIRY_S = 9.0, 27.0
-LATE_S = 33.0  # how long a held-up request was held up
+DEADLINE_S, EXPIRY_S = 12.0, 30.0
+LATE_S = 36.0  # how long a held-up request was held up
 COMPLETES_S = 4.0  # after the last request: the e-mails are out by then
 SECOND_WAVE_S = 9.0  # the first bounces are known by then
 SETTLE_S = 90.0  # everything is over by then, or the run says what is not
