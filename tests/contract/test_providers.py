@@ -168,6 +168,8 @@ class ProviderContract:
             ("invalid", Reason.INVALID_RECIPIENT, True),
             ("suppressed", Reason.PROVIDER_SUPPRESSED, True),
             ("content", Reason.CONTENT_REFUSED, False),
+            ("blocked", Reason.BLOCKED, False),
+            ("swallowed", Reason.PROVIDER_SUPPRESSED, True),  # 202, and a status that says it (case F35)
         ],
     )
     def test_an_email_refused_by_code_has_failed(
@@ -195,7 +197,7 @@ class ProviderContract:
         assert delay_ms[0] <= found.retry_at_ms - T0 <= delay_ms[1]
 
     @with_odd_ids
-    @pytest.mark.parametrize("name", ["lost", "html"])
+    @pytest.mark.parametrize("name", ["lost", "html", "gateway", "empty", "list", "noid", "reset", "close"])
     def test_a_message_whose_answer_was_lost_is_unknown_until_it_is_found(self, rig: Rig, name: str) -> None:
         found = self.submit(rig, mail(name))
         assert (found.state, found.reason) == (AttemptState.UNKNOWN, Reason.SUBMIT_UNKNOWN)
@@ -233,6 +235,35 @@ class ProviderContract:
         (found,) = self.ask(rig, LookupRequest("int-0001-test.email", taken.message_id, 1))
         assert (found.provider_state, found.reason) == (ProviderState.FAILED_PERMANENT, reason)
         assert reason.reason_class is ReasonClass.RECIPIENT
+
+    @pytest.mark.parametrize(
+        ("name", "first"),
+        [
+            ("lookupthrottle", LookupAnswer.THROTTLED),
+            ("lookuperror", LookupAnswer.UNAVAILABLE),
+            ("lookuphtml", LookupAnswer.MALFORMED),
+            ("lookupother", LookupAnswer.MALFORMED),
+            ("lookupmissing", LookupAnswer.NOT_FOUND),
+        ],
+    )
+    def test_an_answer_that_is_none_says_nothing_about_the_message(
+        self, rig: Rig, name: str, first: LookupAnswer
+    ) -> None:
+        taken = self.submit(rig, mail(name))
+        rig.later(VISIBILITY_MS)
+        ask = LookupRequest("int-0001-test.email", taken.message_id, 1)
+        (told,) = self.ask(rig, ask)
+        assert (told.answer, told.provider_state) == (first, None)
+        assert self.ask(rig, ask)[0].provider_state is ProviderState.DELIVERED
+
+    def test_a_key_whose_first_request_is_still_answered_is_unknown_until_later(self, rig: Rig) -> None:
+        assert self.submit(rig, mail("busy")).state is AttemptState.UNKNOWN
+        again = self.submit(rig, mail("busy"))
+        assert (again.state, again.reason) == (AttemptState.UNKNOWN, Reason.SUBMIT_UNKNOWN)
+        assert again.retry_at_ms == T0 + 2_000
+        rig.later(2_000)
+        assert self.submit(rig, mail("busy")).state is AttemptState.ACCEPTED
+        assert rig.model.duplicates() == []
 
     def test_refused_credentials_hold_a_submission_and_are_told_by_a_look_up(self, rig: Rig) -> None:
         taken = self.submit(rig, mail("delivered"))
