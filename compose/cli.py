@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from compose.commands import demo, keys, processes, publish, topics
+from compose.commands import demo, explain, keys, processes, publish, topics
 from compose.output import AWAY, FAULT, REFUSED, STOPPED, fail, say
 from schemas.errors import BackstopError, GuardUnavailable, PreflightFailed
 from sinks.kafka.consumer import KafkaAway
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 demo.register(app)
 processes.register(app)
+explain.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(keys.app, name="keys")
 app.add_typer(publish.app, name="publish")

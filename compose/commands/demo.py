@@ -160,7 +160,9 @@ def _print(report: Report) -> None:
         for line in report.unexpected[:20]:
             show(f"unexpected: {line}")
     elif report.unexpected:
-        show(f"{len(report.unexpected)} intents took another way than on a quiet day; every proof covers them")
+        show(
+            f"{len(report.unexpected)} intents took another way than on a quiet day; every proof covers them"
+        )
     show(f"{report.seconds:.0f} s, {report.kills} processes killed")
     say("next: backstop explain <intent id>, with the environment of the run; or backstop demo --chaos")
 

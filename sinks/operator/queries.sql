@@ -7,3 +7,8 @@ LEFT JOIN closed ON closed.intent_id = claims.intent_id
 LEFT JOIN suppressions ON suppressions.fingerprint = claims.fingerprint AND suppressions.channel = claims.channel
 WHERE claims.intent_id = ANY(%(intents)s)
 GROUP BY claims.intent_id, claims.channel, closed.recorded_ms;
+
+-- name: story
+-- Every audited record of one intent, in the order of the log; the reading is logged.
+SELECT topic, partition, kafka_offset, log_ms, record, body, reason, pointer
+FROM audit_story(%(intent_id)s, %(who)s, %(why)s);

@@ -23,6 +23,7 @@ from schemas.reasons import Reason
 from schemas.record import Coordinates, Record
 from schemas.tick import Tick, TickCause
 from schemas.topics import WORKER_INPUTS, WORKER_TABLES, TopicNames
+from streams.core import due
 from streams.core.draft import Context, Input
 from streams.core.effects import Fate, GivenUp, Step
 from streams.core.machine import steps
@@ -190,8 +191,8 @@ class IntentProcessor:
         state = last.state
         view.put(INTENTS, key, None if state is None else to_bytes(state))
         self._index(view, key, state)
-        due = Due(state.due_ms, state.due_latest_ms) if state is not None and state.due_ms else None
-        view.arm(key, due, again=isinstance(record, Tick))
+        wanted = Due(state.due_ms, state.due_latest_ms) if state is not None and state.due_ms else None
+        view.arm(key, wanted, again=isinstance(record, Tick))
 
     def _emit_orders(self, step: Step, view: View, key: bytes) -> None:
         state, trigger = step.state, step.trigger
@@ -271,12 +272,14 @@ class IntentProcessor:
         """The core failed on this record: dead-letter it, hold its intent until an operator releases it."""
         self.quarantined += 1
         self._dead(record, view, Undecodable(Reason.CORE_ERROR, detail=type(exc).__name__))
-        if state is None or state.quarantined:
+        if state is None:
             return
-        state.quarantined = True
-        state.due_ms = state.due_latest_ms = state.expiry_ms or state.forget_ms
+        if state.quarantined:  # even its end failed: nothing is due any more until it is released
+            state.due_ms = state.due_latest_ms = 0
+        else:
+            due.quarantine(state, self._policies.get(state.policy))
         view.put(INTENTS, record.key, to_bytes(state))
-        view.arm(record.key, Due(state.due_ms, state.due_latest_ms))
+        view.arm(record.key, Due(state.due_ms, state.due_latest_ms) if state.due_ms else None)
 
     def _is_at_home(self, record: Any, view: View) -> bool:
         """Whether an unknown key belongs to this partition; if not, it is sent home once."""
@@ -297,7 +300,7 @@ class IntentProcessor:
 
 
 def _has_end(state: IntentState) -> bool:
-    return any(f.kind in (InputKind.COMPLETION.value, InputKind.CANCELLATION.value) for f in state.early)
+    return any(fact.ends is not None for fact in state.early)
 
 
 def _holds(state: IntentState) -> bool:
