@@ -1,22 +1,22 @@
-"""The simulated provider over HTTP on loopback: a wire like the ones providers document.
+"""The simulated provider over HTTP on loopback: a wire like the ones providers document (README.md).
 
     POST /v1/{account}/messages              Authorization, Idempotency-Key, JSON → 202 {"id","status"}
     GET  /v1/{account}/messages/{id}         → {"id","reference","status","reason","at_ms"} or 404
     GET  /v1/{account}/messages?reference=   → {"messages": […]}
     POST /v1/{account}/messages/lookup       {"ids": […]} → {"messages": […]}
-    GET  /ledger                             every request, hashes instead of content
-    POST /admin/credentials/{account}/{break|mend}, /admin/outage/{account}/{start|end}
-    GET  /healthz
+    GET  /v1/{account}/suppressions?since=   → {"suppressions": […],"more","next_since_ms"}
+    errors                                   {"code","detail"}
+    GET  /ledger, /ledger/summary, /ledger/messages      what was asked and taken, hashes instead of content
+    POST /admin/{credentials|outage}/{account}/{turn}, /admin/rules;  GET /healthz      (`admin`)
 
 It must not decide anything (`compose.simulator.behaviour` does) or log a body.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,116 +25,162 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route as HttpRoute
 
 from compose.clock import Clock
-from compose.simulator.behaviour import Model, Reply, Request, Wire
+from compose.simulator import admin
+from compose.simulator.answers import Reply, Wire
+from compose.simulator.behaviour import Model
+from compose.simulator.ledger import Route
+from compose.simulator.ledger_file import LedgerFile
+from compose.simulator.parts import Request
+from compose.simulator.wire import ConnectionProtocol, LostResponse
 
-HANG_S = 120.0  # longer than any client of ours waits
-BODY_BYTES_MAX = 262_144
+BODY_BYTES_MAX = 262_144  # an e-mail of ours is under 100 kB
 READY_S = 10.0
-
-Scope = MutableMapping[str, Any]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-
-class _CutResponse(Response):
-    """Announces a body, sends a part of it and ends: the connection closes in the middle."""
-
-    async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:  # noqa: ARG002
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"4096")]
-        await send({"type": "http.response.start", "status": 202, "headers": headers})
-        await send({"type": "http.response.body", "body": b'{"id": "', "more_body": False})
+_POLL_S = 0.02
+_LOST = frozenset({Wire.CUT, Wire.RESET, Wire.CLOSE, Wire.HANG})
 
 
 def create_app(model: Model, clock: Clock, *, credential: str, ledger_file: Path | None = None) -> Starlette:
-    """The application; `credential` is what the bearer token must be."""
+    """The application; `credential` is what the bearer token must be.
 
-    def authorised(request: HttpRequest) -> bool:
-        return request.headers.get("authorization") == f"Bearer {credential}"
-
-    async def submit(request: HttpRequest) -> Response:
-        body = await request.body()
-        try:
-            fields = json.loads(body) if len(body) <= BODY_BYTES_MAX else None
-        except ValueError:
-            fields = None
-        if not isinstance(fields, dict) or not isinstance(fields.get("to"), str):
-            return JSONResponse({"code": "bad_request"}, 400)
-        reply = model.submit(
-            Request(
-                request.path_params["account"],
-                str(fields.get("reference", "")),
-                fields["to"],
-                body,
-                request.headers.get("idempotency-key"),
-                authorised(request),
-            ),
-            clock.now_ms(),
-        )
-        if ledger_file is not None:
-            with ledger_file.open("a") as file:
-                file.write(json.dumps(model.lines()[-1]) + "\n")
-        return await _respond(reply)
-
-    async def look_up(request: HttpRequest) -> Response:
-        account, wanted = request.path_params["account"], request.path_params["message_id"]
-        return await _respond(
-            model.look_up(account, wanted, clock.now_ms(), credential_ok=authorised(request))
-        )
-
-    async def search(request: HttpRequest) -> Response:
-        account, reference = request.path_params["account"], request.query_params.get("reference", "")
-        return await _respond(
-            model.search(account, reference, clock.now_ms(), credential_ok=authorised(request))
-        )
-
-    async def batch(request: HttpRequest) -> Response:
-        ids = (await request.json()).get("ids", [])
-        account = request.path_params["account"]
-        return await _respond(model.batch(account, ids, clock.now_ms(), credential_ok=authorised(request)))
-
-    async def ledger(_request: HttpRequest) -> Response:
-        return JSONResponse({"entries": model.lines(), "duplicates": model.duplicates()})
-
-    async def switch(request: HttpRequest) -> Response:
-        what, account = request.path_params["what"], request.path_params["account"]
-        which = model.broken_credentials if what == "credentials" else model.out_of_order
-        (which.add if request.path_params["turn"] in ("break", "start") else which.discard)(account)
-        return JSONResponse({"account": account, what: sorted(which)})
-
-    async def health(_request: HttpRequest) -> Response:
-        return JSONResponse({"ok": True})
-
+    With `ledger_file` the model first takes up what an earlier simulator wrote there. `ValueError` when it
+    is not a ledger.
+    """
+    file = None if ledger_file is None else LedgerFile(ledger_file)
+    if file is not None:
+        model.restore(file.read())
+    wire = _Provider(model, clock, credential, file)
     messages = "/v1/{account}/messages"
     return Starlette(
         routes=[
-            Route(messages, submit, methods=["POST"]),
-            Route(messages, search, methods=["GET"]),
-            Route(f"{messages}/lookup", batch, methods=["POST"]),
-            Route(messages + "/{message_id:path}", look_up, methods=["GET"]),
-            Route("/ledger", ledger, methods=["GET"]),
-            Route("/admin/{what}/{account}/{turn}", switch, methods=["POST"]),
-            Route("/healthz", health, methods=["GET"]),
+            HttpRoute(messages, wire.submit, methods=["POST"]),
+            HttpRoute(messages, wire.search, methods=["GET"]),
+            HttpRoute(f"{messages}/lookup", wire.batch, methods=["POST"]),
+            HttpRoute(messages + "/{message_id:path}", wire.look_up, methods=["GET"]),
+            HttpRoute("/v1/{account}/suppressions", wire.suppressions, methods=["GET"]),
+            *admin.routes(model, clock),
         ]
     )
 
 
-async def _respond(reply: Reply) -> Response:
-    if reply.wire is Wire.HANG:
-        await asyncio.sleep(HANG_S)
-    if reply.wire in (Wire.CUT, Wire.HANG):
-        return _CutResponse()
-    if reply.wire is Wire.HTML:
-        return HTMLResponse("<html><body>gateway</body></html>", reply.code)
-    return JSONResponse(dict(reply.body), reply.code, headers=dict(reply.headers))
+class _Provider:
+    """The routes of the provider: parse, ask the model, write the line down, answer."""
+
+    def __init__(self, model: Model, clock: Clock, credential: str, file: LedgerFile | None) -> None:
+        self._model, self._clock, self._credential, self._file = model, clock, credential, file
+        self._written = len(model.ledger)
+
+    async def submit(self, request: HttpRequest) -> Response:
+        body = await _body(request)
+        fields = _object(body)
+        account, now_ms = request.path_params["account"], self._clock.now_ms()
+        submission = None if fields is None or body is None else self._submission(request, fields, body)
+        if submission is None:
+            return await self._respond(self._model.refuse(account, Route.SUBMIT, now_ms))
+        return await self._respond(self._model.submit(submission, now_ms))
+
+    async def look_up(self, request: HttpRequest) -> Response:
+        account, wanted, now_ms = self._asks(request, request.path_params["message_id"])
+        return await self._respond(self._model.look_up(account, wanted, now_ms, **self._right(request)))
+
+    async def search(self, request: HttpRequest) -> Response:
+        account, reference, now_ms = self._asks(request, request.query_params.get("reference", ""))
+        if not reference:
+            return await self._respond(self._model.refuse(account, Route.SEARCH, now_ms))
+        return await self._respond(self._model.search(account, reference, now_ms, **self._right(request)))
+
+    async def batch(self, request: HttpRequest) -> Response:
+        ids = (_object(await _body(request)) or {}).get("ids")
+        account, now_ms = request.path_params["account"], self._clock.now_ms()
+        if not isinstance(ids, list) or not all(isinstance(i, str) for i in ids):
+            return await self._respond(self._model.refuse(account, Route.BATCH, now_ms))
+        return await self._respond(self._model.batch(account, ids, now_ms, **self._right(request)))
+
+    async def suppressions(self, request: HttpRequest) -> Response:
+        account, since, now_ms = self._asks(request, request.query_params.get("since", "0"))
+        if not (since.isascii() and since.isdigit() and len(since) < 16):
+            return await self._respond(self._model.refuse(account, Route.SUPPRESSIONS, now_ms))
+        reply = self._model.suppressions(account, int(since), now_ms, **self._right(request))
+        return await self._respond(reply)
+
+    def _asks(self, request: HttpRequest, wanted: str) -> tuple[str, str, int]:
+        return request.path_params["account"], wanted, self._clock.now_ms()
+
+    def _right(self, request: HttpRequest) -> dict[str, bool]:
+        return {"credential_ok": request.headers.get("authorization") == f"Bearer {self._credential}"}
+
+    def _submission(self, request: HttpRequest, fields: Mapping[str, Any], body: bytes) -> Request | None:
+        to, reference, limit = fields.get("to"), fields.get("reference", ""), fields.get("not_after_ms")
+        if not isinstance(to, str) or not isinstance(reference, str) or not isinstance(limit, int | None):
+            return None
+        return Request(
+            request.path_params["account"],
+            reference,
+            to,
+            body,
+            request.headers.get("idempotency-key"),
+            not_after_ms=limit,
+            **self._right(request),
+        )
+
+    async def _respond(self, reply: Reply) -> Response:
+        self._write()
+        if reply.delay_ms:
+            await self._clock.sleep(reply.delay_ms / 1000)
+        if reply.wire in _LOST:
+            return LostResponse(reply.wire, reply.code)
+        if reply.wire is Wire.HTML:
+            return HTMLResponse("<html><body>gateway</body></html>", reply.code)
+        if reply.wire is Wire.EMPTY:
+            return Response(status_code=reply.code)
+        content = [] if reply.wire is Wire.LIST else dict(reply.body)
+        return JSONResponse(content, reply.code, headers=dict(reply.headers))
+
+    def _write(self) -> None:
+        fresh = self._model.ledger[self._written :]
+        self._written += len(fresh)
+        for entry in fresh if self._file is not None else ():
+            self._file.append(entry)  # type: ignore[union-attr]
+
+
+async def _body(request: HttpRequest) -> bytes | None:
+    """The body, or None when it is too long."""
+    read = bytearray()
+    async for chunk in request.stream():
+        read += chunk
+        if len(read) > BODY_BYTES_MAX:
+            return None
+    return bytes(read)
+
+
+def _object(body: bytes | None) -> dict[str, Any] | None:
+    try:
+        fields = json.loads(body or b"")
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None
 
 
 def configuration(app: Starlette, port: int) -> uvicorn.Config:
     """Loopback only, quiet: an access log would show recipients in paths."""
     return uvicorn.Config(
-        app, host="127.0.0.1", port=port, log_config=None, access_log=False, timeout_graceful_shutdown=1
+        app,
+        host="127.0.0.1",
+        port=port,
+        http=ConnectionProtocol,
+        ws="none",
+        loop="asyncio",  # uvloop's sockets cannot be told to reset
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
     )
+
+
+def serve(app: Starlette, port: int) -> None:
+    """Serve in the foreground until SIGINT or SIGTERM. For a command."""
+    uvicorn.Server(configuration(app, port)).run()
 
 
 class Server:
@@ -145,14 +191,15 @@ class Server:
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 
     def __enter__(self) -> str:
+        """Raises `TimeoutError` when nothing listens in time, such as on a port that is taken."""
         self._thread.start()
         waited = threading.Event()
-        for _ in range(int(READY_S / 0.02)):
-            if self._server.started:
+        for _ in range(int(READY_S / _POLL_S)):
+            if self._server.started or not self._thread.is_alive():
                 break
-            waited.wait(0.02)
-        else:
-            raise TimeoutError("the simulator did not start")
+            waited.wait(_POLL_S)
+        if not self._server.started:
+            raise TimeoutError("the simulator did not start; is its port taken?")
         port = self._server.servers[0].sockets[0].getsockname()[1]
         return f"http://127.0.0.1:{port}"
 

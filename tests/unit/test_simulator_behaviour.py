@@ -1,129 +1,406 @@
-"""The simulated provider goes wrong on purpose, always in the same way, and its ledger tells."""
+"""The simulated provider goes wrong on purpose, always in the same way."""
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from compose.simulator.behaviour import Model, Reply, Request, Wire
-from compose.simulator.plots import EMAIL_PLOTS, SMS_PLOTS, plot_for
+from compose.simulator.answers import REPLAYED, Wire
+from compose.simulator.behaviour import Model, Outage, Reply, Request, Rule
+from compose.simulator.parts import Rate
+from compose.simulator.plots import EMAIL_PLOTS
+from compose.simulator.script import Answer, Plot, Status, Step
 from schemas.accounts import Account, Capabilities
 from schemas.ids import Channel
 
-T0 = 1_790_000_000_000
-KEYED = Capabilities(idempotent_submit=True, idempotency_window_ms=60_000, visibility_delay_ms=500)
-PLAIN = Capabilities(lookup_by_reference=True)
+T0 = 1_790_000_000_000  # 2026-09-21T14:13:20Z
+PLAIN = Capabilities(
+    lookup_by_reference=True,
+    lookup_by_message_id=True,
+    lookup_batch_max=3,
+    submits_per_s=2,
+    lookups_per_s=0.5,
+)
+KEYED = PLAIN.model_copy(
+    update={"idempotent_submit": True, "idempotency_window_ms": 60_000, "visibility_delay_ms": 500}
+)
+MUTE = Capabilities()
 
 
-def model(*, odd_ids: bool = False) -> Model:
-    accounts = [
-        Account(name="keyed", provider="simulated", channel=Channel.EMAIL, capabilities=KEYED),
-        Account(name="plain", provider="simulated", channel=Channel.EMAIL, capabilities=PLAIN),
-    ]
-    return Model({a.name: a for a in accounts}, seed=7, odd_ids=odd_ids)
+def model(**options: Any) -> Model:
+    accounts = {
+        name: Account(name=name, provider="simulated", channel=Channel.EMAIL, capabilities=caps)
+        for name, caps in (("keyed", KEYED), ("plain", PLAIN), ("mute", MUTE))
+    }
+    return Model(accounts, seed=7, **options)
 
 
-def ask(
-    to: str, *, account: str = "plain", body: bytes = b"{}", reference: str = "int-0001.email"
-) -> Request:
-    return Request(account, reference, to, body, key=reference)
+def ask(to: str, **changes: Any) -> Request:
+    base = Request("plain", "int-0001.email", f"{to}@example.com", b"{}", key="int-0001.email")
+    return replace(base, **changes)
 
 
-def post(one: Model, to: str, at: int = 0, **changes: object) -> Reply:
-    return one.submit(ask(to, **changes), T0 + at)  # type: ignore[arg-type]
+def post(one: Model, to: str, at: int = 0, **changes: Any) -> Reply:
+    return one.submit(ask(to, **changes), T0 + at)
+
+
+# submitting
 
 
 @pytest.mark.parametrize(
     ("name", "code", "wire", "taken"),
     [
         ("delivered", 202, Wire.ANSWER, 1),
+        ("swallowed", 202, Wire.ANSWER, 1),
+        ("answer", 202, Wire.ANSWER, 1),
         ("lost", 202, Wire.CUT, 1),
+        ("busy", 202, Wire.CUT, 1),
+        ("reset", 202, Wire.RESET, 1),
+        ("close", 202, Wire.CLOSE, 1),
         ("hang", 202, Wire.HANG, 1),
         ("html", 200, Wire.HTML, 1),
+        ("gateway", 502, Wire.HTML, 1),
+        ("empty", 200, Wire.EMPTY, 1),
+        ("list", 200, Wire.LIST, 1),
+        ("noid", 202, Wire.ANSWER, 1),
         ("vanish", 202, Wire.CUT, 0),
         ("error", 500, Wire.ANSWER, 0),
+        ("unavailable", 503, Wire.ANSWER, 0),
         ("throttle", 429, Wire.ANSWER, 0),
+        ("unauthorised", 401, Wire.ANSWER, 0),
+        ("forbidden", 403, Wire.ANSWER, 0),
+        ("suspended", 403, Wire.ANSWER, 0),
         ("invalid", 422, Wire.ANSWER, 0),
         ("suppressed", 422, Wire.ANSWER, 0),
+        ("blocked", 422, Wire.ANSWER, 0),
         ("content", 422, Wire.ANSWER, 0),
     ],
 )
 def test_each_plot_answers_and_takes_as_its_name_says(name: str, code: int, wire: Wire, taken: int) -> None:
     one = model()
-    reply = post(one, f"{name}+1@example.com")
+    reply = post(one, f"{name}+1")
     assert (reply.code, reply.wire) == (code, wire)
     assert sum(e.took is not None for e in one.ledger) == taken
 
 
-def test_a_second_message_under_one_reference_is_a_duplicate_in_the_ledger() -> None:
+def test_an_answer_without_an_id_names_no_message_and_a_swallowed_one_says_so_at_once() -> None:
+    assert "id" not in post(model(), "noid").body
+    assert post(model(), "swallowed").body["status"] == "suppressed"
+
+
+def test_a_refusal_has_a_code_and_a_sentence() -> None:
+    assert post(model(), "invalid").body == {
+        "code": "invalid_recipient",
+        "detail": "The recipient is not valid.",
+    }
+
+
+def test_a_fault_lasts_as_many_submissions_as_the_recipient_says() -> None:
     one = model()
-    post(one, "lost@example.com")
-    assert one.duplicates() == []
-    post(one, "lost@example.com", 100)
-    assert one.duplicates() == ["int-0001.email"]
+    assert [post(one, "throttle-3", n).code for n in range(5)] == [429, 429, 429, 202, 202]
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value"),
+    [
+        ("throttle", 0, "1"),
+        ("throttlesoon", 0, "soon"),
+        ("unavailable", 0, "1"),
+        ("throttledate", 0, "Mon, 21 Sep 2026 14:13:21 GMT"),
+        ("throttledate", 1, "Mon, 21 Sep 2026 14:13:22 GMT"),  # rounded up: never shorter than said
+    ],
+)
+def test_retry_after_is_seconds_a_date_that_is_not_too_soon_or_nonsense(
+    name: str, at: int, value: str
+) -> None:
+    assert post(model(), name, at).headers == {"Retry-After": value}
+
+
+def test_without_a_reference_each_recipient_is_counted_alone() -> None:
+    one = model()
+    assert [post(one, to, reference="").code for to in ("error+a", "error+b", "error+a")] == [500, 500, 202]
+
+
+# idempotency keys
 
 
 def test_the_same_key_and_body_replays_the_first_answer_and_takes_nothing() -> None:
     one = model()
-    post(one, "lost@example.com", account="keyed")
-    first = one.ledger[0].took
-    reply = post(one, "lost@example.com", 100, account="keyed")
-    assert reply.body["id"] == first
+    post(one, "lost", account="keyed")
+    reply = post(one, "lost", 30_000, account="keyed")
+    assert (reply.code, reply.body) == (202, {"id": one.ledger[0].took, "status": "accepted"})
+    assert reply.headers == REPLAYED
     assert one.ledger[1].replayed
     assert one.duplicates() == []
 
 
 def test_the_same_key_with_another_body_is_refused_and_after_the_window_it_is_new() -> None:
     one = model()
-    post(one, "delivered@example.com", account="keyed")
-    reply = post(one, "delivered@example.com", 1, account="keyed", body=b"{1}")
+    post(one, "delivered", account="keyed")
+    reply = post(one, "delivered", 59_999, account="keyed", body=b"{1}")
     assert (reply.code, reply.body["code"]) == (409, "idempotency_mismatch")
-    assert post(one, "delivered@example.com", 60_000, account="keyed").code == 202
+    assert post(one, "delivered", 60_000, account="keyed").code == 202
     assert one.duplicates() == ["int-0001.email"]
 
 
-def test_retry_after_is_seconds_or_a_date_in_the_future() -> None:
+def test_the_same_key_is_told_to_wait_while_the_first_request_is_worked_on() -> None:
     one = model()
-    assert post(one, "throttle@example.com").headers == {"Retry-After": "1"}
-    date = post(one, "throttledate@example.com", reference="int-0002.email").headers["Retry-After"]
-    assert date == "Mon, 21 Sep 2026 14:13:22 GMT"
+    assert post(one, "busy", account="keyed").wire is Wire.CUT
+    early = post(one, "busy", 500, account="keyed")
+    assert (early.code, early.body["code"], early.headers) == (409, "in_progress", {"Retry-After": "2"})
+    assert post(one, "busy", 500, account="keyed", body=b"{1}").body["code"] == "idempotency_mismatch"
+    assert post(one, "busy", 2_000, account="keyed").body["id"] == one.ledger[0].took
+    assert one.duplicates() == []
+
+
+def test_an_account_without_keys_takes_every_submission() -> None:
+    one = model()
+    first, second = post(one, "lost"), post(one, "lost", 100)
+    assert first.body["id"] != second.body["id"]
+    assert one.duplicates() == ["int-0001.email"]
+
+
+def test_a_key_of_something_not_taken_is_free_again() -> None:
+    one = model()
+    assert post(one, "error", account="keyed").code == 500
+    assert post(one, "error", 1, account="keyed", body=b"{1}").code == 202
+
+
+def test_a_slow_answer_says_how_long_it_takes() -> None:
+    assert post(model(), "answer").delay_ms == 2_000
+    assert post(model(), "answer+300ms-x").delay_ms == 300
+
+
+# asking
 
 
 def test_a_message_is_not_seen_before_its_visibility_delay_and_then_by_its_statuses() -> None:
     one = model()
-    made = post(one, "bounce@example.com", account="keyed").body["id"]
+    made = post(one, "bounce", account="keyed").body["id"]
     assert one.look_up("keyed", made, T0 + 499).code == 404
-    assert one.look_up("keyed", made, T0 + 500).body["status"] == "bounced"
-    assert one.search("keyed", "int-0001.email", T0 + 500).body["messages"][0]["id"] == made
-    assert one.search("plain", "int-0001.email", T0 + 500).body["messages"] == []
+    assert one.search("keyed", "int-0001.email", T0 + 499).body == {"messages": []}
+    assert one.batch("keyed", [made], T0 + 499).body == {"messages": []}
+    seen = {
+        "id": made,
+        "reference": "int-0001.email",
+        "status": "bounced",
+        "reason": "mailbox_unknown",
+        "at_ms": T0 + 400,
+    }
+    assert one.look_up("keyed", made, T0 + 500).body == seen
+    assert one.search("keyed", "int-0001.email", T0 + 500).body == {"messages": [seen]}
+    assert one.batch("keyed", [made, "m-none"], T0 + 500).body == {"messages": [seen]}
 
 
-def test_broken_credentials_and_outages_take_nothing() -> None:
+def test_one_account_does_not_see_the_messages_of_another() -> None:
     one = model()
-    one.broken_credentials.add("plain")
-    assert post(one, "delivered@example.com").code == 401
-    one.broken_credentials.clear()
-    one.out_of_order.add("plain")
-    assert post(one, "delivered@example.com").code == 503
-    assert one.look_up("plain", "m-1", T0).code == 503
-    assert all(e.took is None for e in one.ledger)
+    made = post(one, "delivered").body["id"]
+    assert one.look_up("keyed", made, T0 + 9_000).code == 404
+    assert one.search("keyed", "int-0001.email", T0 + 9_000).body == {"messages": []}
+    assert one.batch("keyed", [made], T0 + 9_000).body == {"messages": []}
 
 
-def test_fate_depends_on_seed_and_recipient_only() -> None:
-    people = [f"person{n}@example.com" for n in range(200)]
-    assert [plot_for(p, seed=3) for p in people] == [plot_for(p, seed=3) for p in reversed(people)][::-1]
-    assert [plot_for(p, seed=3) for p in people] != [plot_for(p, seed=4) for p in people]
+def test_a_plot_may_hide_its_message_longer_than_the_account_does() -> None:
+    one = model()
+    made = post(one, "hidden").body["id"]
+    assert [one.look_up("plain", made, T0 + at).code for at in (4_999, 5_000)] == [404, 200]
 
 
-def test_magic_recipients_choose_their_plot() -> None:
-    assert all(plot_for(f"{n}+x@example.com", seed=1) is p for n, p in EMAIL_PLOTS.items())
-    assert all(plot_for(f"+447700900{d}07", seed=1) is p for d, p in SMS_PLOTS.items())
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("never", ["accepted"]),
+        ("slow+90s-x", ["accepted", "delivered"]),
+        ("temporary", ["accepted", "deferred", "deferred", "delivered"]),
+        ("latebounce", ["accepted", "delivered", "bounced"]),
+        ("complaint", ["accepted", "delivered", "complained"]),
+        ("repeat", ["accepted", "delivered", "delivered", "delivered"]),
+        ("reorder", ["accepted", "delivered", "accepted", "delivered"]),
+        ("unknown", ["accepted", "DLR_TIMEOUT", "sent-internationally", "Partially Delivered"]),
+        ("oddtokens", ["accepted", "Delivered", None, 7, ""]),
+    ],
+)
+def test_statuses_follow_each_other_as_the_plot_says(name: str, told: list[object]) -> None:
+    one = model()
+    made = post(one, name).body["id"]
+    (message,) = one.transitions(T0 + 120_000)
+    assert [t["status"] for t in message["transitions"]] == told
+    for step in message["transitions"]:
+        assert one.look_up("plain", made, step["at_ms"]).body["status"] == step["status"]
 
 
-def test_the_ledger_holds_no_address_link_or_body() -> None:
+def test_statuses_that_have_not_happened_yet_are_not_told() -> None:
+    one = model()
+    made = post(one, "slow+90s-x").body["id"]
+    assert one.look_up("plain", made, T0 + 89_999).body["status"] == "accepted"
+    assert len(one.transitions(T0 + 89_999)[0]["transitions"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "wire"),
+    [
+        ("lookupthrottle", 429, Wire.ANSWER),
+        ("lookuperror", 500, Wire.ANSWER),
+        ("lookuphtml", 200, Wire.HTML),
+        ("lookupmissing", 404, Wire.ANSWER),
+    ],
+)
+def test_a_look_up_goes_wrong_once_and_then_answers(name: str, code: int, wire: Wire) -> None:
+    one = model()
+    made = post(one, name).body["id"]
+    bad, good = (one.look_up("plain", made, T0 + 2_000) for _ in range(2))
+    assert (bad.code, bad.wire) == (code, wire)
+    assert good.body["status"] == "delivered"
+
+
+def test_a_look_up_may_be_answered_about_another_message() -> None:
+    one = model()
+    made = post(one, "lookupother").body["id"]
+    assert one.look_up("plain", made, T0).body["id"] != made
+    assert one.look_up("plain", made, T0).body["id"] == made
+
+
+def test_a_search_goes_wrong_as_a_look_up_does_and_missing_is_an_empty_list() -> None:
+    one = model()
+    post(one, "lookupmissing")
+    assert one.search("plain", "int-0001.email", T0).body == {"messages": []}
+    assert len(one.search("plain", "int-0001.email", T0).body["messages"]) == 1
+    post(one, "lookuperror", reference="int-0002.email")
+    assert one.search("plain", "int-0002.email", T0).code == 500
+
+
+def test_an_account_offers_only_the_look_ups_it_declares() -> None:
+    one = model()
+    made = post(one, "delivered", account="mute").body["id"]
+    for reply in (one.look_up("mute", made, T0), one.search("mute", "int-0001.email", T0)):
+        assert (reply.code, reply.body["code"]) == (404, "not_offered")
+    assert one.batch("plain", ["a", "b", "c", "d"], T0).body["code"] == "too_many_ids"
+
+
+def test_the_feed_tells_bounces_and_complaints_from_an_instant_on_in_order() -> None:
+    one = model()
+    for number, name in enumerate(("complaint", "bounce", "delivered", "temporary")):
+        post(one, name, reference=f"int-{number}.email")
+    rows = one.suppressions("plain", 0, T0 + 5_000).body["suppressions"]
+    assert [(r["status"], r["to"], r["at_ms"] - T0) for r in rows] == [
+        ("bounced", "bounce@example.com", 400),
+        ("complained", "complaint@example.com", 900),
+    ]
+    later = one.suppressions("plain", T0 + 401, T0 + 5_000).body
+    assert [r["status"] for r in later["suppressions"]] == ["complained"]
+    assert (later["more"], later["next_since_ms"]) == (False, T0 + 901)
+    assert one.suppressions("plain", 0, T0 + 399).body["suppressions"] == []
+
+
+def test_the_feed_is_read_to_its_end_page_by_page_without_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compose.simulator.behaviour.FEED_MAX", 4)
+    one = model()
+    for number in range(10):
+        post(one, "bounce", at=number // 3, reference=f"int-{number}.email")
+    since, seen, pages = 0, [], 0
+    while pages < 10:
+        page = one.suppressions("plain", since, T0 + 5_000).body
+        seen += [r["id"] for r in page["suppressions"]]
+        since, pages = page["next_since_ms"], pages + 1
+        if not page["more"]:
+            break
+    assert sorted(seen) == sorted(str(e.took) for e in one.ledger if e.took)
+    assert pages == 2
+
+
+# accounts
+
+
+@pytest.mark.parametrize(
+    ("which", "code"), [("broken_credentials", 401), ("forbidden", 403), ("out_of_order", 503)]
+)
+def test_a_broken_account_takes_and_tells_nothing_while_others_work(which: str, code: int) -> None:
+    one = model()
+    getattr(one, which).add("plain")
+    assert post(one, "delivered").code == code
+    for reply in (
+        one.look_up("plain", "m-1", T0),
+        one.search("plain", "int-0001.email", T0),
+        one.batch("plain", ["m-1"], T0),
+        one.suppressions("plain", 0, T0),
+    ):
+        assert reply.code == code
+    assert post(one, "delivered", account="keyed").code == 202
+    assert [e.account for e in one.ledger if e.took] == ["keyed"]
+
+
+def test_an_outage_has_a_beginning_and_an_end() -> None:
+    one = model()
+    one.outages["plain"] = Outage(T0 + 10, T0 + 20, retry_after_s=3)
+    assert [post(one, "delivered", at, reference=f"int-{at}").code for at in (9, 10, 19, 20)] == [
+        202,
+        503,
+        503,
+        202,
+    ]
+    assert post(one, "delivered", 15).headers == {"Retry-After": "3"}
+
+
+def test_a_wrong_credential_and_an_unknown_account_are_refused() -> None:
+    one = model()
+    assert post(one, "delivered", credential_ok=False).code == 401
+    assert post(one, "delivered", account="person@example.com").body["code"] == "no_such_account"
+    assert [e.account for e in one.ledger] == ["plain", "unknown"]
+
+
+def test_rates_are_kept_when_asked_for_and_say_when_to_come_again() -> None:
+    one = model(enforce_rates=True)
+    codes = [post(one, "delivered", at, reference=f"int-{at}").code for at in (0, 100, 200, 999, 1_000)]
+    assert codes == [202, 202, 429, 429, 202]
+    assert one.ledger[2].answered == "throttle"
+    first, second = (one.look_up("plain", "m-1", T0 + at) for at in (0, 500))
+    assert (first.code, second.code, second.headers) == (404, 429, {"Retry-After": "2"})
+    assert one.look_up("plain", "m-1", T0 + 2_000).code == 404
+    assert [post(model(), "delivered", at, reference=f"int-{at}").code for at in range(9)] == [202] * 9
+
+
+def test_a_rate_is_never_above_its_limit_in_any_second() -> None:
+    rate = Rate(5)
+    granted = [at for at in range(0, 4_000, 7) if rate.wait_ms(at) == 0]
+    assert max(sum(at <= g < at + 1_000 for g in granted) for at in range(3_000)) == 5
+    assert len(granted) == 20
+
+
+def test_nothing_is_taken_that_the_ledger_could_not_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compose.simulator.ledger.SUBMISSIONS_MAX", 2)
+    one = model()
+    assert [post(one, "delivered", reference=f"int-{n}").code for n in range(3)] == [202, 202, 503]
+
+
+# who decides
+
+
+def test_the_first_rule_that_matches_decides_before_the_magic_recipient() -> None:
+    one = model()
+    one.rules = [
+        Rule(EMAIL_PLOTS["invalid"], account="keyed"),
+        Rule(EMAIL_PLOTS["error"], reference="int-0002.*"),
+        Rule(EMAIL_PLOTS["suppressed"], to="person*@example.com"),
+    ]
+    assert post(one, "person1").body["code"] == "suppressed"
+    assert post(one, "person1", reference="int-0002.email").code == 500
+    assert post(one, "person1", account="keyed").body["code"] == "invalid_recipient"
+    assert post(one, "delivered").code == 202
+
+
+def test_plots_given_by_the_caller_decide_first() -> None:
+    written = Plot((Step(Answer.THROTTLE, 9),), (Status(5, "x"),))
+    one = model(plots=lambda to: written if to.startswith("delivered") else None)
+    assert post(one, "delivered").headers == {"Retry-After": "9"}
+    assert post(one, "invalid").code == 422
+
+
+def test_odd_ids_come_in_every_shape_and_can_be_asked_for() -> None:
     one = model(odd_ids=True)
-    post(one, "delivered+canary@example.com", body=b'{"text":"https://app.example/r?t=canary"}')
-    text = json.dumps(one.lines())
-    assert "canary" not in text
-    assert "example.com" not in text
+    ids = [post(one, "delivered", reference=f"int-{n}").body["id"] for n in range(60)]
+    assert len(set(ids)) == 60
+    for mark in ("/", "..", "?", "#", "%2F", "<", "+"):
+        assert any(mark in i for i in ids), mark
+    assert {one.look_up("plain", i, T0).body["id"] for i in ids} == set(ids)
