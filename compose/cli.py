@@ -10,9 +10,9 @@ import sys
 
 import typer
 
-from compose.commands import demo, explain, keys, processes, publish, topics
+from compose.commands import demo, doctor, explain, keys, processes, publish, topics, up
 from compose.output import AWAY, FAULT, REFUSED, STOPPED, fail, say
-from schemas.errors import BackstopError, GuardUnavailable, PreflightFailed
+from schemas.errors import BackstopError, GuardUnavailable
 from sinks.kafka.consumer import KafkaAway
 from sinks.kafka.producer import PublishFailed
 
@@ -28,8 +28,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 demo.register(app)
+up.register(app)
 processes.register(app)
 explain.register(app)
+doctor.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(keys.app, name="keys")
 app.add_typer(publish.app, name="publish")
@@ -41,8 +43,6 @@ def main() -> None:
         app()
     except (KafkaAway, PublishFailed, GuardUnavailable) as exc:
         fail(exc, code=AWAY)
-    except PreflightFailed as exc:
-        fail(exc, code=REFUSED)
     except BackstopError as exc:
         fail(exc, code=REFUSED)
     except KeyboardInterrupt:

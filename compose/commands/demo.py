@@ -65,7 +65,7 @@ def _on(stack: Stack, folder: Path, *, kills: int, seed: int) -> Report:
     run_id = f"demo{SystemClock().now_ms() % 10**8:08d}"
     here = (folder / run_id).resolve()
     here.mkdir(parents=True)
-    port = _free_port()
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     files.write(here, simulator_url=url)
     environment = files.environment(here, kafka=stack.bootstrap, postgres=stack.dsn, prefix=f"{run_id}.")
@@ -79,12 +79,7 @@ def _on(stack: Stack, folder: Path, *, kills: int, seed: int) -> Report:
     fleet = Fleet(here, environment)
     database = Database(stack.dsn)
     try:
-        token = str(here / "keys" / "simulator.token")
-        fleet.add("simulator", "simulator", "--port", str(port), "--token-file", token)
-        for slot in ("worker-0", "worker-1"):
-            fleet.add(slot, "worker", BACKSTOP_WORKER_SLOT=slot)
-        for name in ("dispatcher", "poller", "auditor"):
-            fleet.add(name, name)
+        add_processes(fleet, here, port=port)
         held = keys.publisher_keys(settings.keys)
         raw = Publisher(settings.kafka, client_id="backstop-demo")
         world = World(
@@ -104,14 +99,24 @@ def _on(stack: Stack, folder: Path, *, kills: int, seed: int) -> Report:
             say,
         )
         say("waiting for the processes")
-        _wait_until_ready(settings, port, fleet)
+        wait_until_ready(settings, port, fleet)
         return Run(world, run_id=run_id, kills=kills, seed=seed).play()
     finally:
         fleet.stop()
         database.close()
 
 
-def _wait_until_ready(settings: Settings, port: int, fleet: Fleet) -> None:
+def add_processes(fleet: Fleet, here: Path, *, port: int) -> None:
+    """The simulator and every process of ours; two workers, so that there is something to hand over."""
+    token = str(here / "keys" / "simulator.token")
+    fleet.add("simulator", "simulator", "--port", str(port), "--token-file", token)
+    for slot in ("worker-0", "worker-1"):
+        fleet.add(slot, "worker", BACKSTOP_WORKER_SLOT=slot)
+    for name in ("dispatcher", "poller", "auditor"):
+        fleet.add(name, name)
+
+
+def wait_until_ready(settings: Settings, port: int, fleet: Fleet) -> None:
     """Until the simulator listens and every group has its members."""
     pause, seen = threading.Event(), admin.Groups(settings.kafka)
     groups = [f"{settings.prefix}{name}" for name in READY_GROUPS]
@@ -125,7 +130,7 @@ def _wait_until_ready(settings: Settings, port: int, fleet: Fleet) -> None:
     raise ProcessEnded(f"not every process was ready within {READY_S:.0f} s", code="not_ready")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -93,14 +93,15 @@ _POLICIES = (
 
 
 def write(folder: Path, *, simulator_url: str) -> None:
-    """Everything a run needs, in one folder."""
-    keys.generate(folder / "keys")
+    """Everything a run needs, in one folder; keys that are there stay."""
     token = folder / "keys" / "simulator.token"
-    token.touch(mode=0o600)
-    token.write_text(random_id())
+    if not token.exists():
+        keys.generate(folder / "keys")
+        token.touch(mode=0o600)
+        token.write_text(random_id())
     (folder / "accounts.toml").write_text(ACCOUNTS.format(url=simulator_url, token=token))
     policies = folder / "policies"
-    policies.mkdir()
+    policies.mkdir(exist_ok=True)
     for name, purpose, urgency, template, account in _POLICIES:
         text = POLICY.format(
             name=f"{name}:v1", purpose=purpose, urgency=urgency, template=template, account=account

@@ -1,0 +1,120 @@
+"""`backstop doctor`: what keeps this deployment from running, each line with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+
+from compose import keys, wiring
+from compose import settings as configuration
+from compose.output import DOES_NOT_HOLD, say, show, show_json
+from compose.settings import Settings
+from schemas.errors import BackstopError
+from schemas.templates.registry import load
+from sinks.kafka import admin
+from sinks.postgres.migrate import differences, migrate
+from streams.engine.selfcheck import check_libraries
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check. `remedy` is empty when it is well."""
+
+    check: str
+    is_well: bool
+    says: str
+    remedy: str = ""
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document for machines.")] = False,
+) -> None:
+    """Check settings, keys, policies, templates, libraries, Kafka, topics, Postgres and accounts.
+
+    Exit 1 when something is not well.
+
+    Example: backstop doctor
+    """
+    found = list(_findings())
+    if as_json:
+        show_json({"findings": [asdict(f) for f in found]})
+    else:
+        for finding in found:
+            show(f"{'ok  ' if finding.is_well else 'FAIL'}  {finding.check}: {finding.says}")
+            if not finding.is_well:
+                say(f"      what to do: {finding.remedy}")
+    if not all(f.is_well for f in found):
+        raise typer.Exit(DOES_NOT_HOLD)
+
+
+def _findings() -> Iterator[Finding]:
+    settings: Settings | None = None
+    try:
+        settings = configuration.load()
+        yield Finding("settings", True, f"prefix {settings.prefix}, {settings.partitions} partitions")
+    except BackstopError as exc:
+        yield _failed("settings", exc)
+    yield _checked("libraries", _libraries)
+    yield _checked("templates", lambda: f"{len(load())} versions, all as released")
+    if settings is None:
+        return
+    known = settings
+    yield _checked("policies", lambda: f"{len(configuration.policies(known))} versions")
+    yield _checked("accounts", lambda: ", ".join(wiring.provider_accounts(known)) or "none configured")
+    yield _checked("keys", lambda: (keys.letter_key(known.keys), f"readable in {known.keys}")[1])
+    yield _checked("Kafka", lambda: "; ".join(admin.warnings(known.kafka)) or "answers")
+    yield _differing(
+        "topics", lambda: admin.verify(known.kafka, wiring.layout(known)), "backstop topics create"
+    )
+    dsn = known.postgres.get_secret_value()
+    if dsn:
+        yield _differing("Postgres", lambda: differences(dsn), "backstop migrate")
+    else:
+        yield Finding(
+            "Postgres", False, "BACKSTOP_POSTGRES is not set", "Set it to a libpq connection string."
+        )
+
+
+def _libraries() -> str:
+    check_libraries()
+    return "as pinned"
+
+
+def _checked(name: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name, True, check())
+    except BackstopError as exc:
+        return _failed(name, exc)
+    except Exception as exc:  # noqa: BLE001  a check that cannot be made is a finding
+        return Finding(name, False, f"cannot be checked ({type(exc).__name__})", BackstopError.remedy)
+
+
+def _differing(name: str, check: Callable[[], list[str]], remedy: str) -> Finding:
+    try:
+        found = check()
+    except Exception as exc:  # noqa: BLE001
+        says = f"cannot be reached ({type(exc).__name__})"
+        return Finding(name, False, says, "Check that it runs at the configured address.")
+    return Finding(name, not found, "; ".join(found) or "as wanted", "" if not found else f"Run `{remedy}`.")
+
+
+def _failed(name: str, exc: BackstopError) -> Finding:
+    return Finding(name, False, str(exc), exc.remedy)
+
+
+def migrate_database() -> None:
+    """Apply the database migrations that are missing; forward only.
+
+    Example: BACKSTOP_POSTGRES=postgresql:///backstop backstop migrate
+    """
+    applied = migrate(configuration.load().postgres.get_secret_value())
+    show("\n".join(applied) if applied else "the database is up to date")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(doctor)
+    app.command(name="migrate")(migrate_database)
