@@ -2,6 +2,7 @@
 
     title = "Bounce: one SMS at once"
     policy = "password_reset:v1"        # a released policy, or a whole policy under [policy]
+    changes = { when_unsure = "wait", "email.submissions_max" = 3 }   # what differs from it in this story
     until = "16m"                       # how long to play; everything is counted from the request
 
     [intent]                            # every field has a default
@@ -10,28 +11,34 @@
     phone = "+447700900123"             # "" for none
     consent = true
     requested = "0s"                    # when the request reaches the log
+    again_at = ["5s"]                   # the same request published again, sealed anew
 
     [email]                             # what the provider of this channel does; [sms] the same
     submits = [{ answer = "accepted", after = "200ms" }]     # in order; the last one repeats
-    statuses = [{ at = "3s", token = "bounced" }]            # since the first accepted submission
+    statuses = [{ at = "3s", token = "bounced" }]            # since the first message was taken
     lookups = [{ answer = "throttled", retry_after = "30" }] # in order, then the statuses answer
-    capabilities = { idempotent_submit = false }
+    capabilities = { idempotent_submit = false }             # changes what the account promises
 
-    [[completions]]
+    [[completions]]                     # [[cancellations]] the same
     at = "59.9s"
     [[controls]]
     at = "10s"
     pause = "country:GB"                # or resume = "country:GB"
     [[faults]]
-    process = "worker"                  # worker, dispatcher or poller
+    process = "worker"                  # worker, dispatcher, poller or database (the claim guard)
     from = "10s"
     until = "70s"
 
     [expect]                            # checked when present; the command fails when it does not hold
+    phase = "closed"
     closed = "settled"
-    sms = 1                             # messages the provider took
-    sms_at = "60s"                      # when the SMS was claimed
-    reasons = ["deadline_reached"]      # decisions that must have been made, in this order
+    sms = 1                             # messages the provider took; email the same
+    sms_at = "60s"                      # when the SMS was claimed, to the tenth of a second
+    closed_at = "15m"                   # when the intent was closed, likewise
+    reasons = ["deadline_reached"]      # reasons or notes of decisions, in this order
+    never = ["expired"]                 # reasons or notes of no decision
+    overlap = false                     # what the closing decision sums up; needless_fallback the same
+    refused = "out_of_bounds"           # the publisher refuses the request; nothing else happens
 
 It must not play anything (`compose.scenario.play`).
 """
@@ -41,14 +48,21 @@ from __future__ import annotations
 import re
 import tomllib
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from schemas.accounts import Capabilities
+from schemas.control import Control, ControlAction
 from schemas.decision import CloseKind, Phase
 from schemas.errors import RecordRefused
-from schemas.policy import Policy
+from schemas.policy import Policy, released
 from schemas.reasons import Reason
+
+# A week and a day: the longest late evidence a policy may wait for, and then some.
+UNTIL_MS_MAX = 8 * 86_400_000
+_ANY_MS = 1_790_000_000_000  # a control is checked before it has its instant
+FILE_BYTES_MAX = 262_144  # a story a person wrote: 256 KiB is already a hundred of them
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
@@ -63,6 +77,40 @@ def _duration(value: Any) -> int:
 
 
 Duration = Annotated[int, BeforeValidator(_duration)]
+
+
+def _policy(value: Any) -> Any:
+    """A whole policy, or the name of a released one."""
+    if isinstance(value, dict):
+        return _checked(value)
+    if isinstance(value, str):
+        found = released().get(value)
+        if found is None:
+            raise ValueError(f"not a released policy (known: {', '.join(sorted(released()))})")
+        return found
+    return value
+
+
+def _checked(fields: dict[str, Any]) -> Policy:
+    try:
+        return Policy.model_validate(fields, strict=False)
+    except ValidationError as exc:
+        first = exc.errors(include_input=False, include_url=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _capabilities(value: Any) -> Any:
+    """Names and types are those of `schemas.accounts.Capabilities`."""
+    if isinstance(value, dict):
+        try:
+            Capabilities.model_validate(value, strict=False)
+        except ValidationError as exc:
+            first = exc.errors(include_input=False, include_url=False)[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        unknown = sorted(set(value) - set(Capabilities.model_fields))
+        if unknown:
+            raise ValueError(f"unknown: {', '.join(unknown)}")
+    return value
 
 
 class _Part(BaseModel):
@@ -87,6 +135,7 @@ class SubmitAnswer(StrEnum):
 class LookupKind(StrEnum):
     """What a look-up meets before the statuses answer."""
 
+    STATUSES = "statuses"  # this one is answered; the next line is about the next
     THROTTLED = "throttled"
     UNAVAILABLE = "unavailable"
     MALFORMED = "malformed"
@@ -95,8 +144,10 @@ class LookupKind(StrEnum):
 
 
 class Submit(_Part):
+    """`after` is how long the call takes: 50 ms when not said, the whole time-out for a lost answer."""
+
     answer: SubmitAnswer = SubmitAnswer.ACCEPTED
-    after: Duration = 50
+    after: Duration | None = None
     retry_after: str | None = None  # the header as the provider writes it
 
 
@@ -114,15 +165,14 @@ class Asked(_Part):
 class ProviderScript(_Part):
     """One channel's provider. With nothing said it accepts at once and never reports more."""
 
-    submits: tuple[Submit, ...] = (Submit(),)
+    submits: Annotated[tuple[Submit, ...], Field(min_length=1)] = (Submit(),)
     statuses: tuple[Status, ...] = ()
     lookups: tuple[Asked, ...] = ()
-    capabilities: dict[str, Any] = Field(default_factory=dict)
+    capabilities: Annotated[dict[str, Any], BeforeValidator(_capabilities)] = Field(default_factory=dict)
 
 
 class IntentScript(_Part):
     tenant: str = "tenant-0001"
-    purpose: str = "password_reset"
     locale: str = "en"
     email: str = "person@example.com"
     phone: str = "+447700900123"
@@ -143,11 +193,28 @@ class ControlScript(_Part):
     pause: str | None = None
     resume: str | None = None
 
+    @model_validator(mode="after")
+    def _one_control(self) -> Self:
+        if (self.pause is None) == (self.resume is None):
+            raise ValueError("a control either pauses or resumes")
+        try:  # the record knows the scopes
+            Control(
+                name=self.name, action=ControlAction.PAUSE, operator="scenario", why="check", at_ms=_ANY_MS
+            )
+        except ValidationError as exc:
+            raise ValueError(exc.errors(include_input=False, include_url=False)[0]["msg"]) from None
+        return self
+
+    @property
+    def name(self) -> str:
+        return self.pause or self.resume or ""
+
 
 class Process(StrEnum):
     WORKER = "worker"
     DISPATCHER = "dispatcher"
     POLLER = "poller"
+    DATABASE = "database"
 
 
 class Fault(_Part):
@@ -157,6 +224,12 @@ class Fault(_Part):
     since: Duration = Field(alias="from")
     until: Duration
 
+    @model_validator(mode="after")
+    def _begins_before_it_ends(self) -> Self:
+        if self.since >= self.until:
+            raise ValueError("from must be before until")
+        return self
+
 
 class Expectation(_Part):
     phase: Phase | None = None
@@ -164,14 +237,19 @@ class Expectation(_Part):
     email: int | None = None
     sms: int | None = None
     sms_at: Duration | None = None
+    closed_at: Duration | None = None
     reasons: tuple[Reason, ...] = ()
     never: tuple[Reason, ...] = ()
+    overlap: bool | None = None
+    needless_fallback: bool | None = None
+    refused: str | None = None
 
 
 class Scenario(_Part):
     title: str
-    policy: str | Policy = "password_reset:v1"
-    until: Duration = 1_200_000
+    policy: Annotated[Policy, BeforeValidator(_policy)] = Field("password_reset:v1", validate_default=True)
+    changes: dict[str, Any] = Field(default_factory=dict)
+    until: Annotated[Duration, Field(le=UNTIL_MS_MAX)] = 1_200_000
     intent: IntentScript = IntentScript()
     email: ProviderScript = ProviderScript()
     sms: ProviderScript = ProviderScript()
@@ -180,6 +258,28 @@ class Scenario(_Part):
     controls: tuple[ControlScript, ...] = ()
     faults: tuple[Fault, ...] = ()
     expect: Expectation | None = None
+
+    @model_validator(mode="after")
+    def _changes_fit(self) -> Self:
+        _ = self.played_policy
+        return self
+
+    @property
+    def played_policy(self) -> Policy:
+        """The policy with the changes of this story, under a name of its own: released ones never change."""
+        if not self.changes:
+            return self.policy
+        fields = self.policy.model_dump()
+        for name, value in self.changes.items():
+            *outer, last = name.split(".")
+            place: Any = fields
+            for step in outer:
+                place = place.get(step) if isinstance(place, dict) else None
+            if not isinstance(place, dict) or last not in place:
+                raise ValueError(f"changes: a policy has no {name}")
+            place[last] = value
+        fields["policy"] = f"{self.policy.purpose}__scenario:v1"
+        return _checked(fields)
 
 
 def parse(text: str, *, name: str) -> Scenario:

@@ -11,10 +11,13 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from schemas.control import Controls
 from streams.engine.processor import Due, Output
 from streams.worker.processor import IntentProcessor
 
 COMMIT_MS = 2  # what a transaction takes on a quiet broker
+# A day of look-ups every 20 ms would be 4.3 million; a story that needs more goes round in circles.
+EVENTS_MAX = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +39,20 @@ class Agenda:
     def __init__(self, start_ms: int) -> None:
         self.now_ms = start_ms
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
-        self._count = 0
+        self._count = self._done = 0
 
     def at(self, when_ms: int, act: Callable[[], None]) -> None:
         self._count += 1
         heapq.heappush(self._heap, (max(when_ms, self.now_ms), self._count, act))
 
     def run(self, until_ms: int) -> None:
-        """Everything that is due up to and including `until_ms`, in order."""
+        """Everything that is due up to and including `until_ms`, in order. `RuntimeError`: it never ends."""
         while self._heap and self._heap[0][0] <= until_ms:
             self.now_ms, _, act = heapq.heappop(self._heap)
             act()
+            self._done += 1
+            if self._done > EVENTS_MAX:
+                raise RuntimeError(f"more than {EVENTS_MAX} events: something goes round in circles")
         self.now_ms = until_ms
 
 
@@ -107,29 +113,32 @@ class MemoryWorker:
         self._tables: dict[str, dict[bytes, bytes]] = {t: {} for t in processor.tables}
         self._timers: dict[bytes, Due] = {}
         self._waiting: deque[Stored] = deque()
-        self.is_up = True
+        self.is_up, self._has_news = True, False
         log.readers.append(self._arrived)
-
-    def state(self, key: bytes) -> bytes | None:
-        return self._tables[self._processor.timer_table].get(key)
-
-    def row(self, table: str, key: bytes) -> bytes | None:
-        return self._tables[table].get(key)
 
     def up(self) -> None:
         self.is_up = True
         self._work()
+        if self._has_news:
+            self._retick()
         for key in list(self._timers):
             self._remind(key)
 
     def down(self) -> None:
         self.is_up = False
 
-    def retick(self) -> None:
-        """A control changed: what is held is looked at now."""
+    def use_controls(self, controls: Controls) -> None:
+        """A control changed: what is held is looked at now, or as soon as the worker is up."""
+        self._processor.use_controls(controls)
+        self._has_news = True
+        if self.is_up:
+            self._retick()
+
+    def _retick(self) -> None:
+        self._has_news = False
         for key in self._processor.held_keys().get(0, ()):
             due = self._timers.get(key)
-            if due is not None and self.is_up:
+            if due is not None:
                 self._tick(key, due)
 
     def _arrived(self, stored: Stored) -> None:
