@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 
 from compose.clock import Clock
@@ -26,6 +26,7 @@ from compose.simulator.behaviour import Model
 from compose.simulator.ledger import Entry, line
 from compose.simulator.parts import RULES_MAX, Outage, Rule
 from compose.simulator.script import Plot
+from compose.simulator.wire import ascii_json
 
 
 def routes(model: Model, clock: Clock) -> list[HttpRoute]:
@@ -49,13 +50,13 @@ class _Desk:
     async def ledger(self, request: HttpRequest) -> Response:
         wanted = request.query_params
         entries = [line(e) for e in self._model.ledger if _is_wanted(e, wanted)]
-        return JSONResponse({"entries": entries, "duplicates": self._model.duplicates()})
+        return ascii_json({"entries": entries, "duplicates": self._model.duplicates()})
 
     async def summary(self, _request: HttpRequest) -> Response:
-        return JSONResponse(self._model.book.summary())
+        return ascii_json(self._model.book.summary())
 
     async def messages(self, _request: HttpRequest) -> Response:
-        return JSONResponse({"messages": self._model.transitions(self._clock.now_ms())})
+        return ascii_json({"messages": self._model.transitions(self._clock.now_ms())})
 
     async def credentials(self, request: HttpRequest) -> Response:
         account, turn = request.path_params["account"], request.path_params["turn"]
@@ -63,7 +64,7 @@ class _Desk:
             return _bad("credentials break, forbid or mend")
         for which, begins in ((self._model.broken_credentials, "break"), (self._model.forbidden, "forbid")):
             (which.add if turn == begins else which.discard)(account)
-        return JSONResponse({"account": account, "credentials": turn})
+        return ascii_json({"account": account, "credentials": turn})
 
     async def outage(self, request: HttpRequest) -> Response:
         account, turn = request.path_params["account"], request.path_params["turn"]
@@ -80,7 +81,7 @@ class _Desk:
             self._model.outages[account] = Outage(now_ms, now_ms + for_ms, wait_s)
         elif turn == "start":
             self._model.out_of_order.add(account)
-        return JSONResponse({"account": account, "outage": turn})
+        return ascii_json({"account": account, "outage": turn})
 
     async def rules(self, request: HttpRequest) -> Response:
         told = (await _fields(request)).get("rules")
@@ -92,10 +93,10 @@ class _Desk:
             return _bad(
                 str(exc) if isinstance(exc, ValueError) else "a rule has plot, account, to, reference"
             )
-        return JSONResponse({"rules": len(told)})
+        return ascii_json({"rules": len(told)})
 
     async def health(self, _request: HttpRequest) -> Response:
-        return JSONResponse({"ok": True})
+        return ascii_json({"ok": True})
 
 
 def _rule(told: Mapping[str, Any]) -> Rule:
@@ -123,4 +124,4 @@ async def _fields(request: HttpRequest) -> dict[str, Any]:
 
 
 def _bad(detail: str) -> Response:
-    return JSONResponse({"code": "bad_request", "detail": detail}, 400)
+    return ascii_json({"code": "bad_request", "detail": detail}, 400)

@@ -15,6 +15,7 @@ status of `slow`, `bounce` and `latebounce` there, and is the time `answer` and 
     temporary             deferred twice, then delivered after 1.5 s
     repeat, reorder       delivered three times; delivered, then accepted again, then delivered again
     unknown, oddtokens    accepted, then words no document lists; `Delivered`, null, 7 and an empty text
+    badtext               accepted, then words that databases refuse: a NUL, half a surrogate pair
     swallowed             202 whose status says suppressed: taken, never sent
 
     lost, reset, close    taken; the answer is cut in its body, reset in its body, or has no byte; delivered
@@ -109,6 +110,7 @@ EMAIL_PLOTS: dict[str, Plot] = {
     "reorder": _plot((300, "delivered"), (600, "accepted"), (900, "delivered")),
     "unknown": _plot((200, "DLR_TIMEOUT"), (900, "sent-internationally"), (1_600, "Partially Delivered")),
     "oddtokens": _plot((200, "Delivered"), (600, None), (1_000, 7), (1_400, "")),
+    "badtext": _plot((200, "a\x00b"), (600, "\ud83d"), (1_000, "delivered")),
     "swallowed": _plot((0, "suppressed")),
     "lost": _then_accepted(Step(_A.LOSE)),
     "reset": _then_accepted(Step(_A.RESET)),

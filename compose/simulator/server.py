@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,7 +25,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route as HttpRoute
 
 from compose.clock import Clock
@@ -34,7 +35,7 @@ from compose.simulator.behaviour import Model
 from compose.simulator.ledger import Route
 from compose.simulator.ledger_file import LedgerFile
 from compose.simulator.parts import Request
-from compose.simulator.wire import ConnectionProtocol, LostResponse
+from compose.simulator.wire import ConnectionProtocol, LostResponse, ascii_json
 
 BODY_BYTES_MAX = 262_144  # an e-mail of ours is under 100 kB
 READY_S = 10.0
@@ -54,6 +55,7 @@ def create_app(model: Model, clock: Clock, *, credential: str, ledger_file: Path
     wire = _Provider(model, clock, credential, file)
     messages = "/v1/{account}/messages"
     return Starlette(
+        lifespan=_closing(file),
         routes=[
             HttpRoute(messages, wire.submit, methods=["POST"]),
             HttpRoute(messages, wire.search, methods=["GET"]),
@@ -61,8 +63,18 @@ def create_app(model: Model, clock: Clock, *, credential: str, ledger_file: Path
             HttpRoute(messages + "/{message_id:path}", wire.look_up, methods=["GET"]),
             HttpRoute("/v1/{account}/suppressions", wire.suppressions, methods=["GET"]),
             *admin.routes(model, clock),
-        ]
+        ],
     )
+
+
+def _closing(file: LedgerFile | None) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        yield
+        if file is not None:
+            file.close()
+
+    return lifespan
 
 
 class _Provider:
@@ -135,14 +147,15 @@ class _Provider:
             return HTMLResponse("<html><body>gateway</body></html>", reply.code)
         if reply.wire is Wire.EMPTY:
             return Response(status_code=reply.code)
-        content = [] if reply.wire is Wire.LIST else dict(reply.body)
-        return JSONResponse(content, reply.code, headers=dict(reply.headers))
+        content: object = [] if reply.wire is Wire.LIST else dict(reply.body)
+        return ascii_json(content, reply.code, reply.headers)
 
     def _write(self) -> None:
-        fresh = self._model.ledger[self._written :]
-        self._written += len(fresh)
-        for entry in fresh if self._file is not None else ():
-            self._file.append(entry)  # type: ignore[union-attr]
+        if self._file is None:
+            return
+        for entry in self._model.ledger[self._written :]:
+            self._file.append(entry)
+            self._written += 1
 
 
 async def _body(request: HttpRequest) -> bytes | None:

@@ -7,9 +7,10 @@ other server a lost answer is a body that ends too soon.
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import struct
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from starlette.responses import Response
@@ -40,6 +41,12 @@ class ConnectionProtocol(H11Protocol):
             await inner(scope, receive, send)
 
         self.app = with_connection
+
+
+def ascii_json(content: object, code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """JSON in ASCII, so that half a surrogate pair or a NUL can be said as providers do (case F03)."""
+    text = json.dumps(content, separators=(",", ":"))
+    return Response(text, code, dict(headers or {}), media_type="application/json")
 
 
 class LostResponse(Response):

@@ -214,6 +214,16 @@ def test_what_is_not_understood_is_a_400_with_a_code(
     assert rig.taken() == []
 
 
+def test_texts_that_databases_refuse_are_told_as_they_are(rig: Rig) -> None:
+    content = b'{"to": "badtext@example.com", "reference": "int-\\ud83d"}'
+    made = rig.http.post(MESSAGES, content=content).json()["id"]
+    for at, word in ((200, b"a\\u0000b"), (600, b"\\ud83d")):
+        rig.clock.at_ms = T0 + at
+        reply = rig.http.get(f"{MESSAGES}/{quote(made, safe='')}")
+        assert b'"reference":"int-\\ud83d","status":"' + word + b'"' in reply.content
+    assert len(rig.get("/ledger/messages")["messages"]) == 1
+
+
 def test_credentials_break_are_forbidden_and_mend(rig: Rig) -> None:
     assert (
         rig.http.post(MESSAGES, json={"to": "a@b"}, headers={"Authorization": "Bearer x"}).status_code == 401

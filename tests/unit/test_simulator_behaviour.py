@@ -219,6 +219,7 @@ def test_a_plot_may_hide_its_message_longer_than_the_account_does() -> None:
         ("repeat", ["accepted", "delivered", "delivered", "delivered"]),
         ("reorder", ["accepted", "delivered", "accepted", "delivered"]),
         ("unknown", ["accepted", "DLR_TIMEOUT", "sent-internationally", "Partially Delivered"]),
+        ("badtext", ["accepted", "a\x00b", "\ud83d", "delivered"]),
         ("oddtokens", ["accepted", "Delivered", None, 7, ""]),
     ],
 )
