@@ -33,7 +33,7 @@ def run(
 
     Exit code 0 when its [expect] holds, 1 when it does not, 2 when the file is refused.
 
-    Example: backstop scenario run tests/scenarios/bounce.toml
+    Example: backstop scenario run tests/scenarios/v05-bounce.toml
     """
     played = play(files.parse(_read(file), name=file.name))
     if as_json:

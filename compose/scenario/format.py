@@ -38,6 +38,7 @@
     reasons = ["deadline_reached"]      # reasons or notes of decisions, in this order
     never = ["expired"]                 # reasons or notes of no decision
     overlap = false                     # what the closing decision sums up; needless_fallback the same
+    dead_letters = 0                    # checked even when not said
     refused = "out_of_bounds"           # the publisher refuses the request; nothing else happens
 
 It must not play anything (`compose.scenario.play`).
@@ -243,6 +244,7 @@ class Expectation(_Part):
     overlap: bool | None = None
     needless_fallback: bool | None = None
     refused: str | None = None
+    dead_letters: int = 0
 
 
 class Scenario(_Part):

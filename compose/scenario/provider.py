@@ -20,6 +20,7 @@ from sinks.providers.base import Provider
 from sinks.providers.http import Failure, Http, Reply, Sent
 from sinks.providers.simulated import SimulatedProvider
 
+_FIRST_WORD: str | None = "accepted"  # what a message is called before its script says more
 CALL_MS = 50  # what a call takes when the script does not say
 
 _S, _L = SubmitAnswer, LookupKind
@@ -136,18 +137,11 @@ class ScriptedSide:
 
     def _described(self, message_id: str, reference: str | None, now_ms: int) -> dict[str, Any]:
         first_ms = min(self._taken.values())
-        at_ms = first_ms
-        token: str | None = "accepted"
-        reason: str | None = None
+        at_ms, word, why = first_ms, _FIRST_WORD, None
         for status in self._script.statuses:
             if first_ms + status.at <= now_ms:
-                at_ms, token, reason = first_ms + status.at, status.token, status.reason
-        return {"id": message_id, "reference": reference, "status": token, "reason": reason, "at_ms": at_ms}
-
-    @property
-    def messages(self) -> dict[str, int]:
-        """The messages taken, with when."""
-        return dict(self._taken)
+                at_ms, word, why = first_ms + status.at, status.token, status.reason
+        return {"id": message_id, "reference": reference, "status": word, "reason": why, "at_ms": at_ms}
 
 
 class Wire:

@@ -81,8 +81,9 @@ def verdict(played: Played) -> list[Line]:
     found = list(_lines(wanted, played))
     if wanted.refused is None and played.refused is not None:
         found.append(Line("refused", "no", played.refused, holds=False))
-    if played.dead_letters:
-        found.append(Line("dead letters", "0", str(played.dead_letters), holds=False))
+    if wanted.dead_letters or played.dead_letters:
+        holds = wanted.dead_letters == played.dead_letters
+        found.append(Line("dead_letters", str(wanted.dead_letters), str(played.dead_letters), holds=holds))
     return found
 
 
