@@ -396,6 +396,8 @@ def test_plots_given_by_the_caller_decide_first() -> None:
     one = model(plots=lambda to: written if to.startswith("delivered") else None)
     assert post(one, "delivered").headers == {"Retry-After": "9"}
     assert post(one, "invalid").code == 422
+    one.rules = [Rule(EMAIL_PLOTS["error"])]
+    assert post(one, "delivered", reference="int-0002.email").code == 429
 
 
 def test_odd_ids_come_in_every_shape_and_can_be_asked_for() -> None:

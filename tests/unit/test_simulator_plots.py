@@ -87,6 +87,8 @@ def test_ordinary_recipients_are_drawn_by_weight_from_the_seed_alone() -> None:
     delivered = Counter(p is EMAIL_PLOTS["delivered"] for p in drawn)[True]
     assert 1_400 < delivered < 1_600  # 15 of 20
     assert {id(plot_for(p, seed=3, weights={"never": 1})) for p in people} == {id(EMAIL_PLOTS["never"])}
+    halves = Counter(id(plot_for(p, seed=3, weights={"never": 1, "slow": 1})) for p in people)
+    assert min(halves[id(EMAIL_PLOTS[name])] for name in ("never", "slow")) > 900
     assert plot_for("+447700900945", seed=3) in SMS_PLOTS.values()
 
 
