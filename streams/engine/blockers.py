@@ -19,6 +19,7 @@ TIMEOUT_S = 5.0
 ANSWER_BYTES_MAX = 16 * 1024 * 1024  # 10 000 producers of 50 bytes are 0.5 MB
 CLIENT_ID = b"backstop"
 OFFSETS_TOPIC = "__consumer_offsets"
+_INT_MIN = 1 << 31
 _DESCRIBE_PRODUCERS, _LIST_TRANSACTIONS = 61, 66
 
 
@@ -53,11 +54,13 @@ def describe_offsets(bootstrap: str, group_id: str) -> str:
 
 
 def java_hash(text: str) -> int:
-    """String.hashCode without its sign, as the broker places groups (Utils.abs)."""
-    value = 0
-    for unit in struct.unpack(f"<{len(text.encode('utf-16-le')) // 2}H", text.encode("utf-16-le")):
+    """|String.hashCode|, the smallest int as 0: how the broker places groups (Utils.abs)."""
+    units, value = text.encode("utf-16-le"), 0
+    for unit in struct.unpack(f"<{len(units) // 2}H", units):
         value = (31 * value + unit) & 0xFFFFFFFF
-    return value & 0x7FFFFFFF
+    if value == _INT_MIN:
+        return 0
+    return value if value < _INT_MIN else 2 * _INT_MIN - value
 
 
 def find(bootstrap: str, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], list[OpenTransaction]]:

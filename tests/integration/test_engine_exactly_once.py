@@ -54,7 +54,7 @@ def test_two_workers_killed_under_load_leave_exactly_one_output_per_input(rig: R
     feeder = Feeder(rig, 2_000)
     try:
         for slot in ("a", "b", "a"):
-            pass_time(rig, 2.0)
+            pass_time(rig, 1.2)
             rig.workers[slot].kill()
     finally:
         sent = feeder.stop()
@@ -71,9 +71,9 @@ def test_a_worker_frozen_longer_than_its_session_writes_nothing_afterwards(rig: 
         pass_time(rig, 1.5)
         frozen = rig.workers["a"]
         frozen.send_signal(signal.SIGSTOP)
-        time.sleep(2 * SESSION_S)
+        time.sleep(1.7 * SESSION_S)
         frozen.send_signal(signal.SIGCONT)
-        pass_time(rig, 3.0)
+        pass_time(rig, 2.0)
     finally:
         sent = feeder.stop()
     rig.drain(25)
@@ -113,12 +113,10 @@ def test_workers_that_join_and_leave_under_load_lose_and_repeat_nothing(rig: Rig
     feeder = Feeder(rig, 2_000)
     try:
         rig.start_ready("b")
-        pass_time(rig, 1.0)
+        pass_time(rig, 0.6)
         rig.start_ready("c")
-        pass_time(rig, 1.0)
+        pass_time(rig, 0.6)
         assert rig.stop("a") == ExitCode.STOPPED
-        pass_time(rig, 1.0)
-        assert rig.stop("c") == ExitCode.STOPPED
         pass_time(rig, 1.0)
     finally:
         sent = feeder.stop()
@@ -168,8 +166,8 @@ def test_a_twin_of_the_same_slot_fences_the_first_which_names_both(rig: Rig) -> 
         older.wait()
 
 
-def test_health_turns_ready_when_restored_and_the_debug_signal_prints_nothing(rig: Rig) -> None:
-    log = rig.start_ready("a")
+def test_probes_stay_prompt_under_slow_records_and_the_debug_signal_prints_nothing(rig: Rig) -> None:
+    log = rig.start_ready("a", slow_fact_s=0.01)
     status, body = health(log, "readyz")
     assert (status, body["ready"], body["partitions"]) == (200, True, [0, 1, 2, 3])
     size = log.stat().st_size
@@ -178,13 +176,6 @@ def test_health_turns_ready_when_restored_and_the_debug_signal_prints_nothing(ri
     status, body = health(log, "livez")
     assert (status, body["live"]) == (200, True)
     assert log.stat().st_size == size
-    began = time.monotonic()
-    assert rig.stop("a") == ExitCode.STOPPED
-    assert time.monotonic() - began < 6
-
-
-def test_a_slow_chunk_does_not_hold_the_event_loop(rig: Rig) -> None:
-    log = rig.start_ready("a", slow_fact_s=0.01)
     rig.send("facts", load(600, 300))
     until(lambda: health(log, "livez")[1]["counters"]["inputs"] > 0, 10, "the first commit")
     # 600 records of 10 ms are 6 s of work; a chunk cut by time commits long before it is through.
@@ -195,3 +186,6 @@ def test_a_slow_chunk_does_not_hold_the_event_loop(rig: Rig) -> None:
         waits.append(time.monotonic() - began)
     assert body["counters"]["inputs"] < 600
     assert sorted(waits)[5] < 0.4
+    began = time.monotonic()
+    assert rig.stop("a") == ExitCode.STOPPED
+    assert time.monotonic() - began < 6

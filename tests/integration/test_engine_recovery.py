@@ -104,7 +104,7 @@ def test_a_broker_that_is_killed_and_returns_costs_no_record(rig: Rig, broker: B
     rig.send("in", load(2_000, 200))
     broker.kill()
     try:
-        time.sleep(2.0)
+        time.sleep(1.0)
     finally:
         broker.start()
     rig.send("in", load(1_000, 200))

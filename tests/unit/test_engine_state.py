@@ -286,7 +286,8 @@ def test_repeated_lines_are_left_out_and_counted() -> None:
 
 def test_a_group_is_found_where_the_broker_puts_it() -> None:
     assert blockers.java_hash("hello") == 99162322  # "hello".hashCode()
-    assert blockers.java_hash("polygenelubricants") == 0  # hashCode is the smallest int: its sign is cut
+    assert blockers.java_hash("Hello World!") == 969099747  # hashCode is -969099747
+    assert blockers.java_hash("polygenelubricants") == 0  # hashCode is the smallest int
 
 
 def test_a_diagnosis_without_a_broker_says_so() -> None:
