@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from confluent_kafka import ConsumerGroupState, KafkaException
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from schemas.errors import PreflightFailed
 from schemas.topics import TOPICS, TopicNames
-from sinks.kafka.consumer import CALL_S, KafkaAway
+from sinks.kafka.consumer import CALL_S, Ends, KafkaAway
+from sinks.kafka.features import SKIPS_MARKERS, metadata_level
 
 CREATE_S = 30.0
+BROKERS_WANTED = 3
 GROUP_S = 3.0  # the first member of a new deployment makes the offsets topic
 _CHANGELOG = {
     "cleanup.policy": "compact",
@@ -54,21 +57,36 @@ def _admin(bootstrap: str) -> AdminClient:
 
 
 def create(bootstrap: str, layout: Layout) -> list[str]:
-    """Create what is missing; the names created. Raises `KafkaAway`."""
+    """Create what is missing; the names created. Safe to run twice at once.
+
+    Raises `KafkaAway`, or `PreflightFailed` with every topic the cluster refused and why.
+    """
     admin = _admin(bootstrap)
     try:
         there = set(admin.list_topics(timeout=CALL_S).topics)
-        missing = [
-            NewTopic(name, partitions, layout.replication, config=settings)
-            for name, (partitions, settings) in layout.wanted().items()
-            if name not in there
-        ]
-        if missing:
-            for future in admin.create_topics(missing, operation_timeout=CREATE_S).values():
-                future.result(CREATE_S)
     except KafkaException as exc:
         raise KafkaAway(f"Kafka: {exc.args[0].str()}", code="create") from None
-    return sorted(t.topic for t in missing)
+    missing = [
+        NewTopic(name, partitions, layout.replication, config=settings)
+        for name, (partitions, settings) in layout.wanted().items()
+        if name not in there
+    ]
+    if not missing:
+        return []
+    made: list[str] = []
+    refused: list[str] = []
+    for name, future in admin.create_topics(missing, operation_timeout=CREATE_S).items():
+        try:
+            future.result(CREATE_S)
+            made.append(name)
+        except KafkaException as exc:
+            if exc.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                refused.append(f"{name}: not created: {exc.args[0].str()}")
+        except TimeoutError:
+            refused.append(f"{name}: not created within {CREATE_S:.0f} s")
+    if refused:
+        raise PreflightFailed(refused)
+    return sorted(made)
 
 
 def verify(bootstrap: str, layout: Layout) -> list[str]:
@@ -78,10 +96,11 @@ def verify(bootstrap: str, layout: Layout) -> list[str]:
         there = admin.list_topics(timeout=CALL_S)
         names = [n for n in layout.wanted() if n in there.topics]
         settings = _settings(admin, ResourceType.TOPIC, names)
-        broker = str(next(iter(there.brokers)))
-        cluster = _settings(admin, ResourceType.BROKER, [broker])[broker]
+        brokers = _settings(admin, ResourceType.BROKER, [str(b) for b in there.brokers])
     except KafkaException as exc:
         raise KafkaAway(f"Kafka: {exc.args[0].str()}", code="verify") from None
+    except TimeoutError:
+        raise KafkaAway("Kafka: no answer about its configuration", code="verify") from None
     differences: list[str] = []
     for name, (partitions, wanted) in layout.wanted().items():
         if name not in there.topics:
@@ -97,18 +116,22 @@ def verify(bootstrap: str, layout: Layout) -> list[str]:
             for key, value in wanted.items()
             if settings[name].get(key) != value
         ]
-    return differences + list(_cluster_differences(cluster))
+    return differences + list(_broker_differences(brokers))
 
 
-def _cluster_differences(cluster: dict[str, str]) -> Iterator[str]:
+def _broker_differences(brokers: dict[str, dict[str, str]]) -> Iterator[str]:
     longest = max(t.retention_ms for t in TOPICS.values() if t.copartitioned) // 60_000
-    kept = int(cluster.get("offsets.retention.minutes") or 0)
-    if kept < longest:
-        yield f"broker: offsets.retention.minutes is {kept}, {longest} wanted (longer than the inputs)"
+    for name, settings in sorted(brokers.items()):
+        kept = int(settings.get("offsets.retention.minutes") or 0)
+        if kept < longest:
+            why = f"{longest} wanted (longer than the inputs)"
+            yield f"broker {name}: offsets.retention.minutes is {kept}, {why}"
 
 
 def _settings(admin: AdminClient, kind: ResourceType, names: list[str]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
+    if not names:
+        return found
     asked = admin.describe_configs([ConfigResource(kind, name) for name in names], request_timeout=CALL_S)
     for resource, future in asked.items():
         found[resource.name] = {k: v.value for k, v in future.result(CALL_S).items()}
@@ -116,11 +139,29 @@ def _settings(admin: AdminClient, kind: ResourceType, names: list[str]) -> dict[
 
 
 def warnings(bootstrap: str) -> list[str]:
-    """What is dangerous about the cluster itself: brokers with KAFKA-20734 (4.3 and 4.4)."""
-    cluster = _admin(bootstrap).describe_cluster(request_timeout=CALL_S).result(CALL_S)
-    if len(cluster.nodes) < 3:
-        return [f"{len(cluster.nodes)} broker: fine for a trial, not for production (replication 3 wanted)"]
-    return []
+    """What is dangerous about the cluster itself: too few brokers, or KAFKA-20734. Raises `KafkaAway`."""
+    admin = _admin(bootstrap)  # held until the answer is there: without it the request is given up
+    try:
+        cluster = admin.describe_cluster(request_timeout=CALL_S).result(CALL_S)
+    except KafkaException as exc:
+        raise KafkaAway(f"Kafka: {exc.args[0].str()}", code="warnings") from None
+    except TimeoutError:
+        raise KafkaAway("Kafka: no answer about the cluster", code="warnings") from None
+    return list(dangers(len(cluster.nodes), metadata_level(bootstrap, timeout_s=CALL_S)))
+
+
+def dangers(brokers: int, level: int | None) -> Iterator[str]:
+    """`level`: the finalized metadata.version, None when the cluster does not tell."""
+    if brokers < BROKERS_WANTED:
+        are = f"{brokers} broker{'s' if brokers > 1 else ''}"
+        yield f"{are}: fine for a trial, not for production (replication {BROKERS_WANTED} wanted)"
+    if level is None:
+        yield "the cluster does not tell its metadata.version; make sure that it is not of Kafka 4.3 or 4.4"
+    elif level in SKIPS_MARKERS:
+        yield (
+            f"metadata.version {level} is of Kafka 4.3 or 4.4, which may skip a transaction marker "
+            "(KAFKA-20734); use 4.2"
+        )
 
 
 def acl_lines(layout: Layout) -> list[str]:
@@ -147,7 +188,7 @@ class Groups:
     """Consumer groups as the cluster sees them; one client, safe to keep."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._admin = _admin(bootstrap)
+        self._admin, self._ends = _admin(bootstrap), Ends(bootstrap)
 
     def settled(self, groups: list[str]) -> bool:
         """Whether each of these groups has members and no rebalance under way; False while unknown."""
@@ -157,3 +198,23 @@ class Groups:
         except (KafkaException, TimeoutError):
             return False  # a group nobody has joined yet
         return all(g.state is ConsumerGroupState.STABLE and g.members for g in found)
+
+    def lag(self, group: str, topics: list[str]) -> dict[str, int]:
+        """Records each topic holds beyond what the group has committed, transaction markers included.
+
+        Raises `KafkaAway`.
+        """
+        asked = [ConsumerGroupTopicPartitions(group)]
+        try:
+            found = self._admin.list_consumer_group_offsets(asked, request_timeout=CALL_S)[group].result(
+                CALL_S
+            )
+        except KafkaException as exc:
+            raise KafkaAway(f"Kafka: {exc.args[0].str()}", code="lag") from None
+        except TimeoutError:
+            raise KafkaAway(f"Kafka: no answer about the group {group}", code="lag") from None
+        committed = {(tp.topic, tp.partition): max(tp.offset, 0) for tp in found.topic_partitions}
+        lag = dict.fromkeys(topics, 0)
+        for place, end in self._ends.of(topics).items():
+            lag[place[0]] += max(end - committed.get(place, 0), 0)
+        return lag

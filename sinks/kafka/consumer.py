@@ -6,10 +6,11 @@ It must not store or commit an offset by itself (case F45): the caller says when
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -19,6 +20,7 @@ from schemas.errors import BackstopError
 log = logging.getLogger("backstop.kafka")
 
 Place = tuple[str, int]  # topic, partition
+ENDS_TRIES, ENDS_RETRY_S = 30, 0.1  # 3 s: a restarted broker leads again within one
 CALL_S = 10.0  # metadata, offsets and commits: a broker that does not answer by then is away
 
 
@@ -41,16 +43,16 @@ class Message:
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
-def _to_message(raw: object) -> Message:
-    found = raw
+def _to_message(raw: Any) -> Message:
+    """`raw` is a Message of confluent_kafka, which ships no types."""
     return Message(
-        found.topic(),  # type: ignore[attr-defined]
-        found.partition(),  # type: ignore[attr-defined]
-        found.offset(),  # type: ignore[attr-defined]
-        found.timestamp()[1],  # type: ignore[attr-defined]
-        found.key(),  # type: ignore[attr-defined]
-        found.value(),  # type: ignore[attr-defined]
-        tuple(found.headers() or ()),  # type: ignore[attr-defined]
+        raw.topic(),
+        raw.partition(),
+        raw.offset(),
+        raw.timestamp()[1],
+        raw.key(),
+        raw.value(),
+        tuple(raw.headers() or ()),
     )
 
 
@@ -171,21 +173,41 @@ class Reader:
         self.close()
 
 
+_LEADER_MOVES = frozenset(
+    {
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
+
+
 class Ends:
     """Where partitions end now, in one request. Safe to keep and to share between threads."""
 
     def __init__(self, bootstrap: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
         self._places: dict[str, list[TopicPartition]] = {}
+        self._pause = threading.Event()
 
     def of(self, topics: Iterable[str]) -> dict[Place, int]:
         """High watermarks, open transactions included. Raises `KafkaAway`."""
-        try:
-            asked = {tp: OffsetSpec.latest() for topic in topics for tp in self._partitions(topic)}
-            found = self._admin.list_offsets(asked, request_timeout=CALL_S)
-            return {(tp.topic, tp.partition): f.result(CALL_S).offset for tp, f in found.items()}
-        except KafkaException as exc:
-            raise KafkaAway(f"Kafka: {exc.args[0].str()}", code="ends") from None
+        wanted = list(topics)
+        for left in range(ENDS_TRIES, 0, -1):
+            try:
+                asked = {tp: OffsetSpec.latest() for topic in wanted for tp in self._partitions(topic)}
+                found = self._admin.list_offsets(asked, request_timeout=CALL_S)
+                return {(tp.topic, tp.partition): f.result(CALL_S).offset for tp, f in found.items()}
+            except (KafkaException, TimeoutError) as exc:
+                error = exc.args[0] if isinstance(exc, KafkaException) else None
+                # A broker that has just started does not lead its partitions yet: ask again.
+                if left == 1 or error is None or error.code() not in _LEADER_MOVES:
+                    why = "no answer" if error is None else error.str()
+                    raise KafkaAway(f"Kafka: {why}", code="ends") from None
+                self._pause.wait(ENDS_RETRY_S)
+        raise AssertionError("unreachable")
 
     def _partitions(self, topic: str) -> list[TopicPartition]:
         """Partition counts never change: asked once."""
@@ -214,13 +236,15 @@ def read_all(
                 )
             for raw in batch:
                 error = raw.error()
-                if error is None:
-                    yield _to_message(raw)
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-                    if raw.offset() >= ends[topic, raw.partition()]:
-                        todo.discard(raw.partition())
-                elif error.fatal():
+                if error is not None and error.fatal():
                     raise KafkaAway(f"Kafka: {error.str()}", code="fatal")
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+                    continue
+                end, offset = ends[topic, raw.partition()], raw.offset()
+                if error is None and offset < end:  # what came since is not asked for
+                    yield _to_message(raw)
+                if offset + (error is None) >= end:
+                    todo.discard(raw.partition())
     finally:
         consumer.close()
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from schemas.codec import Headers
 from schemas.errors import BackstopError
 
+QUEUE_MAX = 100_000  # records waiting in this process; a longer batch drains while it is handed over
 PUBLISH_S = 30.0  # a cluster that has not taken a record by then is away
 
 
@@ -32,7 +33,7 @@ class OutgoingRecord(NamedTuple):
 class Publisher:
     """Idempotent producer with acks=all and murmur2 (case F01)."""
 
-    def __init__(self, bootstrap: str, *, client_id: str) -> None:
+    def __init__(self, bootstrap: str, *, client_id: str, queue_max: int = QUEUE_MAX) -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -42,6 +43,7 @@ class Publisher:
                 "acks": "all",
                 "compression.type": "lz4",
                 "linger.ms": 2,
+                "queue.buffering.max.messages": queue_max,
                 "delivery.timeout.ms": int(PUBLISH_S * 1000),
                 "log_level": 2,
             }
@@ -56,7 +58,10 @@ class Publisher:
                 failed.append(error.name())
 
         for record in records:
-            self._produce(record, told)
+            try:
+                self._produce(record, told)
+            except KafkaException as exc:  # refused before it was queued: too large, or a fatal state
+                failed.append(exc.args[0].name())
         left = self._producer.flush(PUBLISH_S)
         if failed or left:
             why = ", ".join(sorted(set(failed))) or "no answer"
