@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from compose.commands import demo, doctor, explain, keys, processes, publish, topics, up
+from compose.commands import demo, doctor, explain, keys, processes, publish, scenario, topics, up
 from compose.output import AWAY, FAULT, REFUSED, STOPPED, fail, say
 from schemas.errors import BackstopError, GuardUnavailable
 from sinks.kafka.consumer import KafkaAway
@@ -35,6 +35,7 @@ doctor.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(keys.app, name="keys")
 app.add_typer(publish.app, name="publish")
+app.add_typer(scenario.app, name="scenario")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The demo, run as a newcomer runs it: every outcome, four proofs, no secret anywhere, nothing left behind."""
+"""The demo as a newcomer runs it: every outcome, four proofs, no secret anywhere, nothing left behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from compose.local.stack import Stack
 from schemas.record import TopicKind
 from schemas.topics import TopicNames
 from sinks.kafka.consumer import read_all
-from tests.canaries import found_in, forms
+from tests.canaries import forms, found_in
 
 # In every link, in every address (the plot's name is part of it), in every number.
 SECRETS = ("CANARY0001", "app.example/r", "bounced-twice-1@example.com", "7700900012", "CANARY@example.com")
@@ -51,13 +51,13 @@ class Ran:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """One quiet run, shared by the tests of this module."""
     folder = tmp_path_factory.mktemp("demo") / "stack"
     process = backstop(folder, "demo", "--json")
     out, err = process.communicate(timeout=DEMO_S)
     (run,) = (p for p in folder.iterdir() if p.name.startswith("demo"))
-    yield Ran(folder, run.name, json.loads(out), err, process.returncode)
+    return Ran(folder, run.name, json.loads(out), err, process.returncode)
 
 
 @pytest.mark.timeout(400)

@@ -22,8 +22,8 @@ from schemas.tick import Tick, TickCause
 from schemas.topics import TopicNames
 from streams.core.state import from_bytes
 from streams.engine.processor import Due, Output
-from streams.worker import processor as module
 from streams.worker.accounting import balance
+from streams.worker.parking import Parking
 from streams.worker.processor import ORIGIN_HEADER, IntentProcessor
 from tests.builders import (
     ID,
@@ -177,14 +177,13 @@ def test_a_failure_of_the_core_quarantines_one_intent_and_a_release_brings_it_ba
 ) -> None:
     bench = Bench()
     bench.give(TopicKind.INTENTS, request())
-    whole = module.steps
 
     def failing(*_: Any) -> Any:
         raise ZeroDivisionError(CANARY)
 
-    monkeypatch.setattr(module, "steps", failing)
+    monkeypatch.setattr("streams.worker.processor.steps", failing)
     bench.give(TopicKind.ATTEMPTS, attempt(100, AttemptState.ACCEPTED), at=100)
-    monkeypatch.setattr(module, "steps", whole)
+    monkeypatch.undo()
     (letter,) = bench.letters()
     assert (letter.reason, letter.detail) == (Reason.CORE_ERROR, "ZeroDivisionError")
     assert CANARY not in letter.to_bytes().decode()
@@ -222,7 +221,7 @@ def test_a_fact_whose_request_never_comes_is_given_up_as_a_dead_letter() -> None
 
 def test_parking_is_bounded_and_completions_are_given_up_last() -> None:
     bench = Bench()
-    bench.processor._parking[0] = module.Parking(2)
+    bench.processor._parking[0] = Parking(2)
     names = [f"int-000{n}-test" for n in range(3)]
     bench.give(TopicKind.INTENTS, completed(0, intent_id=names[0]), key=names[0].encode())
     for name in names[1:]:
