@@ -1,6 +1,7 @@
 """Fingerprints: keyed hashes of normalised destinations, the only form outside sealed payloads.
 
-`<key id>.<e|s>.<32 hex>`: HMAC-SHA-256 cut to 128 bits. It must not be computed without a key: numbers
+`<key id>.<e|s>.<32 hex>` (`ids.FINGERPRINT_PATTERN`): HMAC-SHA-256 cut to 128 bits, the channel inside the
+hash, so that a number and an address never share one. It must not be computed without a key: numbers
 are few enough to be guessed one by one.
 """
 
@@ -10,6 +11,7 @@ import hmac
 import re
 from collections.abc import Mapping
 from hashlib import sha256
+from typing import NoReturn
 
 from schemas.destinations import EmailAddress, PhoneNumber
 
@@ -35,6 +37,9 @@ class FingerprintKeys:
     def __repr__(self) -> str:
         return f"FingerprintKeys(current={self.current}, {len(self._keys)} keys, hidden)"
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("keys are not pickled: they would be written out in clear")
+
     def of(self, destination: EmailAddress | PhoneNumber) -> str:
         """Under the current key."""
         return self._under(self.current, destination)
@@ -49,7 +54,9 @@ class FingerprintKeys:
         key_id = fingerprint.partition(".")[0]
         if key_id not in self._keys:
             return False
-        return hmac.compare_digest(self._under(key_id, destination), fingerprint)
+        return hmac.compare_digest(
+            self._under(key_id, destination).encode(), fingerprint.encode(errors="replace")
+        )
 
     def _under(self, key_id: str, destination: EmailAddress | PhoneNumber) -> str:
         letter = "e" if isinstance(destination, EmailAddress) else "s"
