@@ -241,7 +241,7 @@ class Reason(StrEnum):
     EMAIL_SKIPPED = (
         "email_skipped",
         ReasonClass.POLICY,
-        "SMS was claimed first; the e-mail that never left is skipped.",
+        "The deadline came before the e-mail left: skipped if SMS was claimed, else ordered again.",
     )
 
     # intent

@@ -22,7 +22,7 @@ from schemas.reasons import Reason, ReasonClass
 from schemas.suppression import Suppression
 from sinks.dispatcher.claims import Claims
 from sinks.dispatcher.prepare import Prepared, Preparer, Problem
-from sinks.dispatcher.rules import Busy, ClaimRequest, Expired, Grant, Refuse, Stored
+from sinks.dispatcher.rules import Busy, ClaimRequest, Expired, GiveBack, Grant, Refuse, Stored
 from sinks.providers.base import Provider, SubmitResult
 
 
@@ -144,6 +144,8 @@ class Dispatcher:
                 return Handled(wait_until_ms=verdict.until_ms)
             case Refuse():
                 return self._refuse(order, verdict.reason)
+            case GiveBack():
+                return self._hold(order, verdict.reason)
             case Expired():
                 return self._expired(order, verdict)
 
@@ -164,6 +166,10 @@ class Dispatcher:
             claim_id=self._ports.new_id(),
             lease_ms=self._limits.lease_ms,
             call_timeout_ms=self._limits.call_timeout_ms,
+            # An order given after the deadline was decided in full knowledge of it.
+            asked_again_from_ms=order.deadline_ms
+            if order.unless_sms_claimed and order.ordered_at_ms < order.deadline_ms
+            else 0,
         )
 
     def _expired(self, order: Dispatch, verdict: Expired) -> Handled:

@@ -46,6 +46,7 @@ class ClaimRequest:
     claim_id: str
     lease_ms: int
     call_timeout_ms: int
+    asked_again_from_ms: int = 0  # an order that never left is given back from here on; 0: never
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,14 @@ class Refuse:
     reason: Reason
 
 
-Verdict = Grant | Stored | Expired | Busy | Refuse
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Nothing was claimed: the machine decides anew, knowing what time it is."""
+
+    reason: Reason
+
+
+Verdict = Grant | Stored | Expired | Busy | Refuse | GiveBack
 
 
 def judge(request: ClaimRequest, row: Row | None, facts: Facts, now_ms: int) -> Verdict:
@@ -119,6 +127,9 @@ def judge(request: ClaimRequest, row: Row | None, facts: Facts, now_ms: int) -> 
     refusal = _refusal(request, row, facts)
     if refusal is not None:
         return Refuse(refusal)
+    if request.asked_again_from_ms and now_ms >= request.asked_again_from_ms and _never_left(row):
+        # We were away over the deadline: the SMS may have its claim, and its order wait behind this one.
+        return GiveBack(Reason.EMAIL_SKIPPED)
     # The next gates of the claim stand here: spend, velocity, breakers (content and gates).
     ttl_ms = row.ttl_ms if row is not None else request.expiry_ms - now_ms
     if ttl_ms <= 0:
@@ -150,7 +161,10 @@ def _refusal(request: ClaimRequest, row: Row | None, facts: Facts) -> Reason | N
     if request.channel is Channel.SMS and facts.withdrawn:
         return Reason.NO_CONSENT
     # An e-mail that may have left goes on; one that never did is skipped once the SMS has its claim.
-    never_left = row is None or row.state in ("held", "not_accepted", "claimed")
-    if request.unless_sms_claimed and facts.sms_claimed and never_left:
+    if request.unless_sms_claimed and facts.sms_claimed and _never_left(row):
         return Reason.EMAIL_SKIPPED
     return None
+
+
+def _never_left(row: Row | None) -> bool:
+    return row is None or row.state in ("held", "not_accepted", "claimed")

@@ -371,3 +371,29 @@ def test_an_email_that_never_left_is_skipped_after_the_sms(bench: Bench) -> None
     bench.handle(channel=Channel.SMS)
     found = bench.attempt()
     assert (found.state, found.reason) == (AttemptState.REFUSED, Reason.EMAIL_SKIPPED)
+
+
+def test_an_email_first_read_after_the_deadline_is_given_back_to_the_machine(bench: Bench) -> None:
+    bench.clock.on(70_000)
+    found = bench.attempt()
+    assert (found.state, found.reason) == (AttemptState.HELD, Reason.EMAIL_SKIPPED)
+    assert bench.mail.submitted == []
+
+
+def test_an_email_ordered_again_after_the_deadline_goes_out(bench: Bench) -> None:
+    bench.clock.on(70_000)
+    assert bench.attempt().state is AttemptState.HELD
+    again = bench.attempt(2, ordered_at_ms=T0 + 70_000)
+    assert again.state is AttemptState.ACCEPTED
+
+
+def test_an_email_that_left_before_the_deadline_is_answered_from_its_row_after_it(bench: Bench) -> None:
+    first = bench.attempt()
+    bench.clock.on(70_000)
+    assert bench.attempt() == first
+    assert len(bench.mail.submitted) == 1
+
+
+def test_a_policy_that_extends_sends_the_email_after_the_deadline(bench: Bench) -> None:
+    bench.clock.on(70_000)
+    assert bench.attempt(unless_sms_claimed=False).state is AttemptState.ACCEPTED
