@@ -20,6 +20,7 @@ from tests.benchmarks.machine import LOADED
 from tests.benchmarks.measure import Recovery, Runner, Throughput, recovery, throughput
 from tests.integration.workers import Deployment
 
+ROOT = Path(__file__).parents[2]  # competitors run in the temporary folder: Faust leaves a folder behind
 PARTITIONS = 4
 RUN_S = 600.0  # a competitor that is not done by then is measured as far as it came
 RECOVERY_S = 240.0
@@ -42,7 +43,7 @@ class Books:
     counted: int = 0
     decisions_counted: int = 0
     decisions_read: int = 0
-    fates: Counter[str] = field(default_factory=Counter)
+    fates: dict[str, int] = field(default_factory=dict)
     ticks: int = 0
 
     @property
@@ -70,7 +71,7 @@ class Arena(Deployment):
     @property
     def environment(self) -> dict[str, str]:
         calm = {"BACKSTOP_SESSION_TIMEOUT_MS": "30000", "BACKSTOP_TICK_INTERVAL_MS": "1000"}
-        return super().environment | calm | {"BACKSTOP_WORKER_SLOT": "a"}
+        return super().environment | calm | {"PYTHONPATH": str(ROOT)} | {"BACKSTOP_WORKER_SLOT": "a"}
 
     def run(self, command: list[str]) -> Runner:
         return Runner(command, self.environment, self.folder / f"{command[0]}.log")
@@ -96,7 +97,8 @@ class Arena(Deployment):
         found.inputs = sum(lie[topic] for topic in loaded)
         found.counted = sum(progress.get(topic, Counter())["inputs"] for topic in loaded)
         for topic, counted in progress.items():
-            found.fates.update({fate: counted[fate] for fate in FATES})
+            for fate in FATES:
+                found.fates[fate] = found.fates.get(fate, 0) + counted[fate]
             found.ticks += 0 if topic in loaded else counted["inputs"]
         found.decisions_counted = found.fates["decided"]
         return found

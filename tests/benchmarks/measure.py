@@ -55,7 +55,7 @@ class Runner:
         self.started = time.monotonic()
         with log.open("wb") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", *command], env=environment, stdout=out, stderr=out
+                [sys.executable, "-m", *command], cwd=log.parent, env=environment, stdout=out, stderr=out
             )
         self._meter = psutil.Process(self._process.pid)
 
