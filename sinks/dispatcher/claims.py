@@ -34,11 +34,13 @@ class Claims(Protocol):
         ...
 
     def begin(self, claim_id: str) -> int | None:
-        """Directly before the first byte: the instant (ms) when the claim is still ours, its lease alive
-        and its intent not closed; else None."""
+        """Directly before the first byte: the instant (ms) when the claim is still ours, its lease alive,
+        its intent not closed and no SMS there that it yields to; else None."""
         ...
 
-    def closed_reason(self, intent_id: str) -> Reason | None: ...
+    def stopped_by(self, claim_id: str) -> Reason:
+        """Why `begin` said None: how the intent ended, `email_skipped`, or `lease_lost`."""
+        ...
 
     def finish(
         self,
@@ -51,7 +53,7 @@ class Claims(Protocol):
         suppress: tuple[str, Reason] | None = None,
     ) -> bool:
         """Write the result (and a suppression) in one transaction; False when the claim was lost meanwhile:
-        the result is kept as a late one."""
+        the result is kept as a late one. A row given up as unknown takes what its holder learned."""
         ...
 
     def write_facts(
@@ -84,6 +86,7 @@ class PostgresClaims:
             "channel": request.channel.value,
             "fingerprint": request.fingerprint,
             "fingerprints": list(request.fingerprints),
+            "destination": min(request.fingerprints),
         }
         with self._database.transaction() as cursor:
             cursor.execute(SQL["lock_fingerprint"], values)
@@ -107,6 +110,8 @@ class PostgresClaims:
                         "claim_id": request.claim_id,
                         "lease_until_ms": now_ms + request.lease_ms,
                         "now_ms": now_ms,
+                        "unless_sms_claimed": request.unless_sms_claimed,
+                        "may_have_left": verdict.may_have_left,
                     },
                 )
             return verdict
@@ -116,10 +121,14 @@ class PostgresClaims:
             found = cursor.execute(SQL["begin_submit"], {"claim_id": claim_id}).fetchone()
             return None if found is None else int(found["submitted_ms"])
 
-    def closed_reason(self, intent_id: str) -> Reason | None:
+    def stopped_by(self, claim_id: str) -> Reason:
         with self._database.transaction() as cursor:
-            found = cursor.execute(SQL["closed_read"], {"intent_id": intent_id}).fetchone()
-            return None if found is None else reason_of(found["reason"])
+            found = cursor.execute(SQL["stopped_by"], {"claim_id": claim_id}).fetchone()
+        if found is None:  # a successor has the row
+            return Reason.LEASE_LOST
+        if found["closed"] is not None:
+            return reason_of(found["closed"])
+        return Reason.EMAIL_SKIPPED if found["yields"] else Reason.LEASE_LOST
 
     def finish(
         self,

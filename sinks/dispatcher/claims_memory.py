@@ -56,22 +56,38 @@ class MemoryClaims:
                     None,
                     request.account,
                     None,
+                    request.unless_sms_claimed,
+                    verdict.may_have_left,
                 )
             return verdict
 
     def begin(self, claim_id: str) -> int | None:
         with self._lock:
             now_ms = self._clock_ms()
-            for place, row in self._rows.items():
-                if row.claim_id == claim_id and row.state == "claimed":
-                    if now_ms >= row.lease_until_ms or place[0] in self._closed:
-                        return None
-                    self._rows[place] = replace(row, state="submitting", submitted_ms=now_ms)
-                    return now_ms
-            return None
+            place, row = self._held_by(claim_id)
+            if row is None or row.state != "claimed" or now_ms >= row.lease_until_ms:
+                return None
+            if place[0] in self._closed or self._yields(place[0], row):
+                return None
+            self._rows[place] = replace(row, state="submitting", submitted_ms=now_ms)
+            return now_ms
 
-    def closed_reason(self, intent_id: str) -> Reason | None:
-        return self._closed.get(intent_id)
+    def stopped_by(self, claim_id: str) -> Reason:
+        with self._lock:
+            (intent_id, _), row = self._held_by(claim_id)
+            if row is None:
+                return Reason.LEASE_LOST
+            skipped = Reason.EMAIL_SKIPPED if self._yields(intent_id, row) else Reason.LEASE_LOST
+            return self._closed.get(intent_id, skipped)
+
+    def _held_by(self, claim_id: str) -> tuple[tuple[str, Channel], Row | None]:
+        for place, row in self._rows.items():
+            if row.claim_id == claim_id:
+                return place, row
+        return ("", Channel.EMAIL), None
+
+    def _yields(self, intent_id: str, row: Row) -> bool:
+        return row.unless_sms_claimed and not row.may_have_left and (intent_id, Channel.SMS) in self._rows
 
     def finish(
         self,
@@ -87,8 +103,9 @@ class MemoryClaims:
             if suppress is not None:
                 self._suppressed.setdefault((suppress[0], channel.value), suppress[1])
             row = self._rows.get((intent_id, channel))
-            if row is None or row.claim_id != claim_id or row.state not in ("claimed", "submitting"):
-                self.late.setdefault(claim_id, result)
+            if row is None or row.claim_id != claim_id or not _may_finish(row.state, state):
+                if self.late.get(claim_id, {}).get("state", "unknown") == "unknown":
+                    self.late[claim_id] = result
                 return False
             self._rows[intent_id, channel] = replace(row, state=state, result=result)
             return True
@@ -113,3 +130,7 @@ class MemoryClaims:
 
     def progress(self) -> dict[Place, int]:
         return dict(self._progress)
+
+
+def _may_finish(there: str, state: str) -> bool:
+    return there in ("claimed", "submitting") or (there == "unknown" and state != "unknown")

@@ -7,6 +7,7 @@ order another one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -22,8 +23,11 @@ from schemas.reasons import Reason, ReasonClass
 from schemas.suppression import Suppression
 from sinks.dispatcher.claims import Claims
 from sinks.dispatcher.prepare import Prepared, Preparer, Problem
-from sinks.dispatcher.rules import Busy, ClaimRequest, Expired, GiveBack, Grant, Refuse, Stored
-from sinks.providers.base import Provider, SubmitResult
+from sinks.dispatcher.rules import Busy, ClaimRequest, Expired, GiveBack, Grant, Refuse, Stored, Verdict
+from sinks.postgres.pool import NOT_REACHED
+from sinks.providers.base import Provider, Submission, SubmitResult
+
+log = logging.getLogger("backstop.dispatcher")
 
 
 class HandlerClock(Protocol):
@@ -128,10 +132,10 @@ class Dispatcher:
         started = self._ports.clock.monotonic()
         self._ports.fault("before_claim")
         try:
-            verdict = self._ports.claims.claim(request)
+            verdict = self._ask(request)
         except GuardUnavailable:
-            # Perhaps it was committed and only the answer was lost: the row then stands as claimed, no byte
-            # has left, and the machine's next order takes it over once the lease has ended.
+            # Perhaps it was committed all the same: the row then stands as claimed, no byte has left, and
+            # the machine's next order takes it over once the lease has ended.
             return self._hold(order, Reason.GUARD_UNAVAILABLE)
         self._ports.fault("after_claim")
         match verdict:
@@ -148,6 +152,15 @@ class Dispatcher:
                 return self._hold(order, verdict.reason)
             case Expired():
                 return self._expired(order, verdict)
+
+    def _ask(self, request: ClaimRequest) -> Verdict:
+        """A commit whose answer was lost is found again by its claim id, once."""
+        try:
+            return self._ports.claims.claim(request)
+        except GuardUnavailable as exc:
+            if exc.code == NOT_REACHED:
+                raise
+            return self._ports.claims.claim(request)
 
     def _request(self, order: Dispatch, prepared: Prepared) -> ClaimRequest:
         return ClaimRequest(
@@ -197,7 +210,7 @@ class Dispatcher:
             try:
                 submitted_ms = ports.claims.begin(request.claim_id)
                 if submitted_ms is None:
-                    stopped = ports.claims.closed_reason(order.intent_id) or Reason.LEASE_LOST
+                    stopped = ports.claims.stopped_by(request.claim_id)
             except GuardUnavailable:
                 stopped = Reason.GUARD_UNAVAILABLE
         if stopped is None:  # the database may have taken its time: nothing leaves after the lease
@@ -205,11 +218,7 @@ class Dispatcher:
         if stopped is not None:
             return self._stopped(order, request, stopped)
         ports.fault("before_call")
-        result = ports.providers[order.provider_account].submit(
-            prepared.submission(order.dispatch_key, ttl_ms=ttl_ms),
-            now_ms=ports.clock.now_ms(),
-            timeout_ms=limits.call_timeout_ms,
-        )
+        result = self._call(order, prepared.submission(order.dispatch_key, ttl_ms=ttl_ms))
         ports.fault("after_call")
         attempt = self._attempt(
             order,
@@ -223,6 +232,16 @@ class Dispatcher:
         )
         suppress = (prepared.fingerprint, result.reason) if result.suppress and result.reason else None
         return self._record(order, request.claim_id, attempt, suppress)
+
+    def _call(self, order: Dispatch, submission: Submission) -> SubmitResult:
+        """Once. An adapter that raises has a fault of ours; its bytes may have left all the same."""
+        try:
+            return self._ports.providers[order.provider_account].submit(
+                submission, now_ms=self._ports.clock.now_ms(), timeout_ms=self._limits.call_timeout_ms
+            )
+        except Exception as exc:  # noqa: BLE001  unknown is the truth, and no text of it is printed
+            log.error("adapter of %s failed: %s", order.provider_account, type(exc).__name__)  # noqa: TRY400
+            return SubmitResult(AttemptState.UNKNOWN, Reason.SUBMIT_UNKNOWN)
 
     def _last_check(self, order: Dispatch, started: float) -> Reason | None:
         """Time, lease and control, directly before the first byte."""

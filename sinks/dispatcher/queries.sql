@@ -1,6 +1,6 @@
 -- name: lock_fingerprint
--- One claim at a time per destination, whatever the intent.
-SELECT pg_advisory_xact_lock(hashtextextended(%(fingerprint)s, 0)), pg_advisory_xact_lock(hashtextextended(%(intent_id)s, 1));
+-- One claim at a time per destination, whatever the intent and the key of its order, and per intent.
+SELECT pg_advisory_xact_lock(hashtextextended(%(destination)s, 0)), pg_advisory_xact_lock(hashtextextended(%(intent_id)s, 1));
 
 -- name: now_ms
 -- The database's clock.
@@ -30,38 +30,50 @@ SELECT 1 AS found FROM claims WHERE intent_id = %(intent_id)s AND channel = 'sms
 -- The first claim of an intent and channel.
 INSERT INTO claims (intent_id, channel, tenant, fingerprint, request_digest, dispatch_key, template, ttl_ms,
                     expiry_ms, submission_no, provider_account, state, claim_id, lease_until_ms,
-                    first_claimed_ms, claimed_ms)
+                    first_claimed_ms, claimed_ms, unless_sms_claimed)
 VALUES (%(intent_id)s, %(channel)s, %(tenant)s, %(fingerprint)s, %(request_digest)s, %(dispatch_key)s,
         %(template)s, %(ttl_ms)s, %(expiry_ms)s, %(submission_no)s, %(provider_account)s, 'claimed',
-        %(claim_id)s, %(lease_until_ms)s, %(now_ms)s, %(now_ms)s);
+        %(claim_id)s, %(lease_until_ms)s, %(now_ms)s, %(now_ms)s, %(unless_sms_claimed)s);
 
 -- name: claim_again
 -- The next submission of a row, or the same one whose holder died before its call.
 UPDATE claims SET submission_no = %(submission_no)s, provider_account = %(provider_account)s, state = 'claimed',
        claim_id = %(claim_id)s, lease_until_ms = %(lease_until_ms)s, claimed_ms = %(now_ms)s,
-       submitted_ms = NULL, result = NULL
+       submitted_ms = NULL, result = NULL, unless_sms_claimed = %(unless_sms_claimed)s,
+       may_have_left = %(may_have_left)s
 WHERE intent_id = %(intent_id)s AND channel = %(channel)s;
 
 -- name: begin_submit
--- Directly before the first byte: still ours, lease alive, intent not closed.
+-- Directly before the first byte: still ours, lease alive, intent not closed, and no SMS it should yield to.
 UPDATE claims SET state = 'submitting', submitted_ms = (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 WHERE claim_id = %(claim_id)s AND state = 'claimed'
   AND lease_until_ms > (extract(epoch FROM clock_timestamp()) * 1000)::bigint
   AND NOT EXISTS (SELECT 1 FROM closed WHERE closed.intent_id = claims.intent_id)
+  AND (may_have_left OR NOT unless_sms_claimed OR NOT EXISTS (
+      SELECT 1 FROM claims AS sms WHERE sms.intent_id = claims.intent_id AND sms.channel = 'sms'))
 RETURNING submitted_ms;
 
+-- name: stopped_by
+-- Why a claim may not begin: whether its intent is done, and whether its SMS came first.
+SELECT (SELECT reason FROM closed WHERE closed.intent_id = claims.intent_id) AS closed,
+       unless_sms_claimed AND NOT may_have_left AND EXISTS (
+           SELECT 1 FROM claims AS sms WHERE sms.intent_id = claims.intent_id AND sms.channel = 'sms') AS yields
+FROM claims WHERE claim_id = %(claim_id)s;
+
 -- name: finish
--- The result of the holder, if the row is still its.
+-- The result of the holder, if the row is still its. What was given up as unknown may become known.
 UPDATE claims SET state = %(state)s, result = %(result)s
-WHERE claim_id = %(claim_id)s AND state IN ('claimed', 'submitting')
+WHERE claim_id = %(claim_id)s
+  AND (state IN ('claimed', 'submitting') OR (state = 'unknown' AND %(state)s <> 'unknown'))
 RETURNING 1 AS found;
 
 -- name: late_result
--- The result of a holder that lost its row.
+-- The result of a holder that lost its row; what is known replaces unknown.
 INSERT INTO late_results (claim_id, intent_id, channel, result, recorded_ms)
 VALUES (%(claim_id)s, %(intent_id)s, %(channel)s, %(result)s,
         (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
-ON CONFLICT (claim_id) DO NOTHING;
+ON CONFLICT (claim_id) DO UPDATE SET result = excluded.result, recorded_ms = excluded.recorded_ms
+WHERE late_results.result ->> 'state' = 'unknown';
 
 -- name: suppression_write
 -- A destination enters the list; the first reason stays.

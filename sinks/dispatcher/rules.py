@@ -1,6 +1,7 @@
 """What a claim row allows: at most one logical submission per intent and channel. Pure.
 
     order n, row of n         stored result               publish it again
+                              claimed, same claim id      the answer was lost on its way: it is ours
                               claimed, lease over         no byte has left: claim it anew
                               submitting, lease over      unknown: the holder may have sent it
                               lease alive                 wait for its holder
@@ -62,6 +63,8 @@ class Row:
     submitted_ms: int | None
     provider_account: str
     result: Mapping[str, Any] | None
+    unless_sms_claimed: bool
+    may_have_left: bool  # an earlier submission of this row, whatever its present state
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +79,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Go on: `ttl_ms` is fixed by the first claim."""
+    """Go on: `ttl_ms` is fixed by the first claim; `may_have_left`: an earlier submission may have."""
 
     ttl_ms: int
     is_first: bool
+    may_have_left: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +128,26 @@ def judge(request: ClaimRequest, row: Row | None, facts: Facts, now_ms: int) -> 
         found = _by_row(request, row, now_ms)
         if found is not None:
             return found
-    refusal = _refusal(request, row, facts)
+    may_have_left = row is not None and (row.may_have_left or row.state in ("submitting", "unknown"))
+    refusal = _refusal(request, facts, may_have_left=may_have_left)
     if refusal is not None:
         return Refuse(refusal)
-    if request.asked_again_from_ms and now_ms >= request.asked_again_from_ms and _never_left(row):
+    if request.asked_again_from_ms and now_ms >= request.asked_again_from_ms and not may_have_left:
         # We were away over the deadline: the SMS may have its claim, and its order wait behind this one.
         return GiveBack(Reason.EMAIL_SKIPPED)
     # The next gates of the claim stand here: spend, velocity, breakers (content and gates).
     ttl_ms = row.ttl_ms if row is not None else request.expiry_ms - now_ms
     if ttl_ms <= 0:
         return Refuse(Reason.EXPIRED)
-    return Grant(ttl_ms, row is None)
+    return Grant(ttl_ms, row is None, may_have_left)
 
 
 def _by_row(request: ClaimRequest, row: Row, now_ms: int) -> Verdict | None:
     """What the row alone decides; None when it allows a new claim."""
     if row.request_digest != request.request_digest:
         return Refuse(Reason.CONFLICTING_REQUEST)
+    if row.state == "claimed" and row.claim_id == request.claim_id:
+        return None
     over_ms = row.lease_until_ms + (request.call_timeout_ms if row.state == "submitting" else 0)
     if row.state in ("claimed", "submitting"):
         if now_ms < over_ms:
@@ -153,7 +160,7 @@ def _by_row(request: ClaimRequest, row: Row, now_ms: int) -> Verdict | None:
     return Stored(row.result or {})
 
 
-def _refusal(request: ClaimRequest, row: Row | None, facts: Facts) -> Reason | None:
+def _refusal(request: ClaimRequest, facts: Facts, *, may_have_left: bool) -> Reason | None:
     if facts.closed is not None:
         return reason_of(facts.closed)
     if facts.suppressed is not None:
@@ -161,10 +168,6 @@ def _refusal(request: ClaimRequest, row: Row | None, facts: Facts) -> Reason | N
     if request.channel is Channel.SMS and facts.withdrawn:
         return Reason.NO_CONSENT
     # An e-mail that may have left goes on; one that never did is skipped once the SMS has its claim.
-    if request.unless_sms_claimed and facts.sms_claimed and _never_left(row):
+    if request.unless_sms_claimed and facts.sms_claimed and not may_have_left:
         return Reason.EMAIL_SKIPPED
     return None
-
-
-def _never_left(row: Row | None) -> bool:
-    return row is None or row.state in ("held", "not_accepted", "claimed")

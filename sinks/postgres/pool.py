@@ -18,6 +18,7 @@ from schemas.errors import GuardUnavailable
 STATEMENT_TIMEOUT_MS = 5_000  # a claim that takes longer is not a claim
 LOCK_TIMEOUT_MS = 3_000
 CONNECT_S = 3.0
+NOT_REACHED = "guard_not_reached"  # code of `GuardUnavailable`: no connection, so nothing was committed
 
 _OPTIONS = (
     f"-c timezone=UTC -c synchronous_commit=on -c statement_timeout={STATEMENT_TIMEOUT_MS} "
@@ -55,7 +56,9 @@ class Database:
                 connection.cursor() as cursor,
             ):
                 yield cursor  # type: ignore[misc]
-        except (psycopg.Error, PoolTimeout) as exc:
+        except PoolTimeout:
+            raise GuardUnavailable("the database cannot be reached", code=NOT_REACHED) from None
+        except psycopg.Error as exc:
             raise GuardUnavailable(
                 f"the database cannot answer ({type(exc).__name__})", code="guard_unavailable"
             ) from None

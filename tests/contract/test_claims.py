@@ -171,6 +171,23 @@ def test_a_late_result_does_not_change_the_row_of_its_successor(guard: Guard) ->
     assert isinstance(guard.claims.claim(order(2, claim_id="other")), Busy)
 
 
+def test_a_row_given_up_as_unknown_takes_what_its_holder_learned_and_never_unlearns(guard: Guard) -> None:
+    guard.claims.claim(order())
+    guard.claims.begin("c-email-1")
+    assert finish(guard, "unknown")
+    assert finish(guard, "accepted")
+    assert not finish(guard, "unknown")
+    assert guard.claims.claim(order(2)) == Stored({"state": "accepted", "n": 1})
+
+
+def test_a_claim_whose_answer_was_lost_is_found_again_by_its_id(guard: Guard) -> None:
+    guard.claims.claim(order())
+    again = guard.claims.claim(order())
+    assert isinstance(again, Grant)
+    assert guard.claims.begin("c-email-1") is not None
+    assert isinstance(guard.claims.claim(order()), Busy)
+
+
 def test_another_digest_under_the_same_key_conflicts(guard: Guard) -> None:
     guard.claims.claim(order())
     finish(guard, "unknown")
@@ -187,7 +204,7 @@ def test_who_is_done_gets_nothing_not_even_a_byte_after_the_claim(guard: Guard, 
     guard.claims.claim(order(channel=S))
     facts(guard, closed=[("int-0001-test", reason)])
     assert guard.claims.begin("c-sms-1") is None
-    assert guard.claims.closed_reason("int-0001-test") is reason
+    assert guard.claims.stopped_by("c-sms-1") is reason
     assert guard.claims.claim(order()) == Refuse(reason)
 
 
@@ -218,6 +235,40 @@ def test_an_email_that_never_left_is_skipped_once_the_sms_has_its_claim(guard: G
     guard.claims.claim(order(channel=S))
     assert guard.claims.claim(order()) == Refuse(Reason.EMAIL_SKIPPED)
     assert isinstance(guard.claims.claim(order(unless_sms_claimed=False)), Grant)
+
+
+def test_an_email_yields_to_an_sms_claimed_between_its_claim_and_its_first_byte(guard: Guard) -> None:
+    guard.claims.claim(order())
+    guard.claims.claim(order(channel=S))
+    assert guard.claims.begin("c-email-1") is None
+    assert guard.claims.stopped_by("c-email-1") is Reason.EMAIL_SKIPPED
+    assert guard.claims.begin("c-sms-1") is not None
+
+
+@pytest.mark.parametrize("between", ["claimed", "not_accepted", "held"])
+def test_an_email_that_may_have_left_does_not_yield_whatever_came_of_it_since(
+    guard: Guard, between: str
+) -> None:
+    guard.claims.claim(order())
+    guard.claims.begin("c-email-1")
+    finish(guard, "unknown")
+    guard.claims.claim(order(2))
+    if between == "claimed":
+        guard.let_pass(LEASE_MS + 1)
+    else:
+        finish(guard, between, 2)
+    guard.claims.claim(order(channel=S))
+    assert isinstance(guard.claims.claim(order(3)), Grant)
+    assert guard.claims.begin("c-email-3") is not None
+
+
+def test_a_claim_that_a_successor_has_says_so(guard: Guard) -> None:
+    guard.claims.claim(order())
+    guard.let_pass(LEASE_MS + 1)
+    assert guard.claims.begin("c-email-1") is None
+    assert guard.claims.stopped_by("c-email-1") is Reason.LEASE_LOST
+    guard.claims.claim(order(claim_id="other"))
+    assert guard.claims.stopped_by("c-email-1") is Reason.LEASE_LOST
 
 
 def test_an_expired_intent_is_refused(guard: Guard) -> None:
