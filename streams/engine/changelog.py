@@ -22,7 +22,7 @@ CALL_TIMEOUT_S = 10.0
 OFFSETS_TIMEOUT_S = 5.0
 PAUSE_S = 0.05
 READ_BATCH = 10_000
-READ_WAIT_S = 0.1
+READ_WAIT_S = 0.02  # a batch that is not full is waited for to its end, also the last one
 QUEUE_KILOBYTES_MAX = 131_072  # 128 MB: what is read ahead while a batch is applied
 
 _AGAIN = frozenset(

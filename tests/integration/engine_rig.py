@@ -167,7 +167,7 @@ class Rig:
         try:
             while todo:
                 assert time.monotonic() < end, f"{topic}: {todo} cannot be read to {ends}"
-                for record in consumer.consume(10_000, 0.2):
+                for record in consumer.consume(10_000, 0.02):
                     if record.error() is None:
                         yield record
                         continue
