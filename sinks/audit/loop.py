@@ -1,23 +1,24 @@
 """How records arrive at the audit: every topic, from the position Postgres knows, in bounded batches.
 
-It must not decide what is kept (`writer`); a database that is away is waited for.
+It must not decide what is kept (`rows`); a database that is away is waited for, and what the log no longer
+has is said aloud.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from schemas.errors import GuardUnavailable
 from schemas.topics import TOPICS, TopicNames
 from sinks.audit.writer import AuditWriter
-from sinks.kafka.consumer import KafkaAway, Message, Place, Reader
+from sinks.kafka.consumer import Ends, KafkaAway, Message, Place, Reader
 from sinks.postgres.pool import Database
 
 log = logging.getLogger("backstop.auditor")
 
-BATCH_MAX = 1_000  # rows per transaction: well inside the statement timeout
+BATCH_MAX = 1_000  # rows per transaction: 0.1 s measured, far inside the statement timeout of 5 s
 POLL_S = 0.1
 RETRY_S = 0.5
 
@@ -35,9 +36,11 @@ class AuditorLoop:
         session_timeout_ms: int,
     ) -> None:
         self._writer = AuditWriter(names, database, letter_key=letter_key)
+        self._ends_of = Ends(bootstrap)
         self._stop = threading.Event()
         self._waiting: list[Message] = []
         self._ends: dict[Place, int] = {}
+        self._is_away = False
         self._reader = Reader(
             bootstrap,
             f"{names.prefix}auditor",
@@ -48,15 +51,14 @@ class AuditorLoop:
         )
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop` is set."""
+        """Until `stop` is set. Raises `KafkaAway` when the client cannot go on."""
         self._stop = stop
         try:
             while not stop.is_set():
                 try:
                     self._pass()
-                except (GuardUnavailable, KafkaAway) as exc:
-                    log.warning("the audit waits: %s", exc)
-                    stop.wait(RETRY_S)
+                except GuardUnavailable as exc:
+                    self._wait(exc)
         finally:
             self._reader.close()
 
@@ -67,16 +69,54 @@ class AuditorLoop:
         if self._waiting or self._ends:
             self._writer.write(self._waiting, self._ends)
             self._waiting, self._ends = [], {}
+            self._is_back()
 
     def _positions(self, places: list[Place]) -> Mapping[Place, int]:
         while not self._stop.is_set():
             try:
-                return self._writer.positions(places)
+                known = self._writer.positions(places)
             except GuardUnavailable as exc:
-                log.warning("the audit does not know where it is yet: %s", exc)
-                self._stop.wait(RETRY_S)
+                self._wait(exc)
+            else:
+                self._is_back()
+                self._say_what_is_gone(known)
+                return known
         return {}
+
+    def _say_what_is_gone(self, known: Mapping[Place, int]) -> None:
+        topics = {topic for topic, _ in known}
+        try:
+            first, last = self._ends_of.beginnings(topics), self._ends_of.of(topics)
+        except KafkaAway as exc:
+            log.warning("whether something is missing is not known: %s", exc)
+            return
+        for sentence in gone(known, first, last):
+            log.error("%s", sentence)
+
+    def _wait(self, why: GuardUnavailable) -> None:
+        if not self._is_away:
+            log.warning("the audit waits: %s", why)
+        self._is_away = True
+        self._stop.wait(RETRY_S)
+
+    def _is_back(self) -> None:
+        if self._is_away:
+            log.warning("the audit goes on")
+        self._is_away = False
 
     def _forget(self, _places: list[Place]) -> None:
         """The partitions went to somebody else, who reads from the positions in Postgres."""
         self._waiting, self._ends = [], {}
+
+
+def gone(known: Mapping[Place, int], first: Mapping[Place, int], last: Mapping[Place, int]) -> Iterator[str]:
+    """What the audit can no longer read: deleted before it came, or a topic that was made anew."""
+    for place, position in sorted(known.items()):
+        name = f"{place[0]}/{place[1]}"
+        if position < first.get(place, 0):
+            yield f"{name}: {first[place] - position} offsets were deleted before they were audited"
+        if place in last and position > last[place]:
+            yield (
+                f"{name} ends at {last[place]} and was audited to {position}: the topic was made anew, "
+                "and its records have the coordinates of others"
+            )
