@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from schemas.attempt import Attempt
 from schemas.codec import Undecodable, decode, headers
 from schemas.dispatch import Dispatch
 from schemas.errors import GuardUnavailable
+from schemas.reasons import Reason
 from schemas.record import TopicKind
 from schemas.suppression import Suppression
 from schemas.topics import TopicNames
 from sinks.dispatcher.handle import Dispatcher, Handled, HandlerClock
-from sinks.kafka.consumer import Message, Reader
+from sinks.kafka.consumer import Message, Place, Reader
 from sinks.kafka.lanes import Lanes, Offsets
 from sinks.kafka.letters import Letters
 from sinks.kafka.producer import OutgoingRecord, Publisher, PublishFailed
@@ -26,8 +28,11 @@ log = logging.getLogger("backstop.dispatcher")
 SOURCE = "backstop/dispatcher"
 POLL_S = 0.05
 RETRY_S = 0.5
-BUSY_S_MAX = 1.0  # how long a lane sleeps before it asks again about another holder's lease
-IN_FLIGHT_MAX = 2_000  # orders read and not finished: 2 000 × 10 KiB = 20 MiB
+BATCH_COUNT_MAX = 200
+BUSY_S_MIN, BUSY_S_MAX = 0.02, 1.0  # how long a lane is parked before it asks again about another's lease
+# Orders read and not finished, per topic; 2 000 × 10 KiB = 20 MiB. A full topic is paused, so that urgent
+# orders never wait outside behind bulk ones, and polling goes on however slow providers are (case F46).
+URGENT_IN_FLIGHT_MAX, BULK_IN_FLIGHT_MAX = 1_500, 500
 
 
 class DispatcherLoop:
@@ -44,10 +49,17 @@ class DispatcherLoop:
         clock: HandlerClock,
         concurrency: int,
         session_timeout_ms: int,
+        fault: Callable[[str], None] = lambda _point: None,
     ) -> None:
+        """`fault` is for crash tests: called by name before and after results are published."""
         self._dispatcher, self._names, self._publisher = dispatcher, names, publisher
-        self._letters, self._clock = letters, clock
+        self._letters, self._clock, self._fault = letters, clock, fault
         self._urgent = names[TopicKind.DISPATCHES_URGENT]
+        self._limits = {
+            self._urgent: URGENT_IN_FLIGHT_MAX,
+            names[TopicKind.DISPATCHES_BULK]: BULK_IN_FLIGHT_MAX,
+        }
+        self._paused: set[str] = set()
         self._offsets = Offsets()
         self._stop = threading.Event()
         self._lanes = Lanes(self._work, concurrency=concurrency)
@@ -56,20 +68,19 @@ class DispatcherLoop:
             f"{names.prefix}dispatcher",
             names.of((TopicKind.DISPATCHES_URGENT, TopicKind.DISPATCHES_BULK)),
             session_timeout_ms=session_timeout_ms,
-            on_revoke=lambda _places: self._offsets.forget(),
+            on_revoke=self._revoked,
         )
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set; what is in flight is finished first."""
         try:
             while not stop.is_set() and self._lanes.failure is None:
-                if self._offsets.in_flight < IN_FLIGHT_MAX:
-                    for message in self._reader.poll(200, POLL_S):
-                        self._offsets.began(message)
-                        self._lanes.offer(message, self._urgency(message))
-                else:
-                    stop.wait(POLL_S)
+                for message in self._reader.poll(BATCH_COUNT_MAX, POLL_S):
+                    self._offsets.began(message)
+                    self._lanes.offer(message, self._urgency(message))
+                self._lanes.wake(self._clock.monotonic())
                 self._reader.commit(self._offsets.take())
+                self._balance()
         finally:
             self._stop.set()
             self._lanes.close()
@@ -78,27 +89,60 @@ class DispatcherLoop:
         if self._lanes.failure is not None:
             raise self._lanes.failure
 
+    def _revoked(self, _places: list[Place]) -> None:
+        self._offsets.forget()
+        self._paused.clear()  # a new assignment begins unpaused
+
+    def _balance(self) -> None:
+        """Pause a topic of which enough is in flight; resume it when there is room again."""
+        for topic, count_max in self._limits.items():
+            is_full = self._offsets.in_flight_of(topic) >= count_max
+            if is_full == (topic in self._paused):
+                continue
+            places = [place for place in self._reader.assignment if place[0] == topic]
+            if is_full:
+                self._reader.pause(places)
+                self._paused.add(topic)
+            else:
+                self._reader.resume(places)
+                self._paused.discard(topic)
+
     def _urgency(self, message: Message) -> tuple[int, int]:
         return (0 if message.topic == self._urgent else 1, message.timestamp_ms)
 
-    def _work(self, message: Message) -> None:
-        """One order to its end: result and Attempt are safe, or the offset stays where it is."""
+    def _work(self, message: Message) -> float | None:
+        """One order to its end: result and Attempt are safe, or the offset stays where it is.
+
+        Returns the monotonic instant (s) to come back at while another holder is at it.
+        """
         order = decode(self._names.kind_of(message.topic), message.key, message.value)
         if isinstance(order, Undecodable):
-            if self._publish([self._letters.record(message, order, at_ms=self._clock.now_ms())]):
-                self._offsets.finished(message)
-            return
+            self._bury(message, order)
+            return None
         if not isinstance(order, Dispatch):
             raise TypeError("a dispatch topic holds dispatches")
-        while not self._stop.is_set():
+        if self._stop.is_set():
+            return None
+        try:
             handled = self._dispatcher.handle(order)
-            if handled.wait_until_ms is not None:
-                left_s = (handled.wait_until_ms - self._clock.now_ms()) / 1000
-                self._stop.wait(min(max(left_s, 0.02), BUSY_S_MAX))
-                continue
-            if self._publish(self._outgoing(handled)) and self._heal(handled):
-                self._offsets.finished(message)
-            return
+        except AssertionError:
+            raise
+        except Exception as exc:  # noqa: BLE001  a fault of ours with one order must not block its neighbours
+            log.error("order at %s/%d failed: %s", message.topic, message.offset, type(exc).__name__)  # noqa: TRY400
+            self._bury(message, Undecodable(Reason.CORE_ERROR, detail=type(exc).__name__))
+            return None
+        if handled.wait_until_ms is not None:
+            left_s = (handled.wait_until_ms - self._clock.now_ms()) / 1000
+            return self._clock.monotonic() + min(max(left_s, BUSY_S_MIN), BUSY_S_MAX)
+        self._fault("before_publish")
+        if self._publish(self._outgoing(handled)) and self._heal(handled):
+            self._fault("after_publish")
+            self._offsets.finished(message)
+        return None
+
+    def _bury(self, message: Message, why: Undecodable) -> None:
+        if self._publish([self._letters.record(message, why, at_ms=self._clock.now_ms())]):
+            self._offsets.finished(message)
 
     def _outgoing(self, handled: Handled) -> list[OutgoingRecord]:
         found = [self._suppression(s) for s in handled.suppressions]

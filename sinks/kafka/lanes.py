@@ -10,11 +10,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from sinks.kafka.consumer import Message, Place
 
 Key = bytes
+Urgency = tuple[int, int]
+Entry = tuple[Urgency, int, Message]  # the count keeps messages from being compared
 
 
 class Offsets:
@@ -55,50 +56,76 @@ class Offsets:
         with self._lock:
             return sum(map(len, self._open.values()))
 
+    def in_flight_of(self, topic: str) -> int:
+        """Records of one topic read and not yet covered by `take`."""
+        with self._lock:
+            return sum(len(waiting) for (name, _), waiting in self._open.items() if name == topic)
+
 
 class Lanes:
     """One lane per key: its records run one after another; lanes run side by side, most urgent first.
 
-    `work(message)` runs in a thread and must not raise for what the world does.
+    `work(message)` runs in a thread and must not raise for what the world does. It returns None when the
+    record is finished with, else the monotonic instant (s) to come back at: the lane is parked until then and
+    its thread serves others.
     """
 
-    def __init__(self, work: Callable[[Message], Any], *, concurrency: int) -> None:
+    def __init__(self, work: Callable[[Message], float | None], *, concurrency: int) -> None:
         self._work, self._pool = work, ThreadPoolExecutor(concurrency, thread_name_prefix="lane")
         self._lock = threading.Lock()
-        self._waiting: list[tuple[tuple[int, int], int, Message]] = []
-        self._busy: dict[Key, deque[Message]] = {}
+        self._waiting: list[Entry] = []
+        self._parked: list[tuple[float, Entry]] = []
+        self._busy: dict[Key, deque[tuple[Urgency, Message]]] = {}
         self._count = 0
         self.failure: BaseException | None = None
 
-    def offer(self, message: Message, urgency: tuple[int, int]) -> None:
+    def offer(self, message: Message, urgency: Urgency) -> None:
         """Queue a record; the smaller urgency runs first, first come first served within one."""
         with self._lock:
             key = message.key or b""
             if key in self._busy:
-                self._busy[key].append(message)
+                self._busy[key].append((urgency, message))
                 return
             self._busy[key] = deque()
-            self._count += 1
-            heapq.heappush(self._waiting, (urgency, self._count, message))
+            self._queue(urgency, message)
         self._pool.submit(self._next)
+
+    def wake(self, now_s: float) -> None:
+        """Let parked lanes run whose instant has come. Called by whoever offers, from the same thread."""
+        due = 0
+        with self._lock:
+            while self._parked and self._parked[0][0] <= now_s:
+                heapq.heappush(self._waiting, heapq.heappop(self._parked)[1])
+                due += 1
+        for _ in range(due):
+            self._pool.submit(self._next)
+
+    def _queue(self, urgency: Urgency, message: Message) -> None:
+        self._count += 1
+        heapq.heappush(self._waiting, (urgency, self._count, message))
 
     def _next(self) -> None:
         with self._lock:
             if not self._waiting:
                 return
-            _, _, message = heapq.heappop(self._waiting)
+            entry = heapq.heappop(self._waiting)
         while True:
             try:
-                self._work(message)
+                again_s = self._work(entry[2])
             except BaseException as exc:  # noqa: BLE001  the loop ends the process; nothing is committed
                 self.failure = exc
                 return
             with self._lock:
-                key = message.key or b""
+                if again_s is not None:
+                    heapq.heappush(self._parked, (again_s, entry))
+                    return
+                key = entry[2].key or b""
                 if not self._busy[key]:
                     del self._busy[key]
                     return
-                message = self._busy[key].popleft()
+                urgency, message = self._busy[key].popleft()
+                self._count += 1
+                entry = (urgency, self._count, message)
 
     def close(self) -> None:
         """Wait for what runs; what waits is dropped and read again."""
