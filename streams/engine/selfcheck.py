@@ -100,7 +100,7 @@ def check_settings(conf: Any, wanted: Mapping[str, Any]) -> None:
         raise SelfCheckFailed(differences)
 
 
-_NOT_COMPARED = frozenset({"env", "env_prefix", "broker"})
+_NOT_COMPARED = frozenset({"env", "env_prefix", "broker", "datadir"})
 
 
 def _versions(wanted: Mapping[str, str]) -> list[str]:

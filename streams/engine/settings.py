@@ -5,8 +5,10 @@ They tune; none of them may switch off a guarantee. Nothing here reads the envir
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from schemas.errors import SettingsRefused
@@ -104,6 +106,8 @@ class EngineSettings:
             "broker_rebalance_timeout": self.rebalance_timeout_s,
             "broker_max_poll_interval": _MAX_POLL_INTERVAL_S,
             "stream_recovery_delay": 0.0,
+            # Faust makes this folder and our store never uses it: not in the user's working folder.
+            "datadir": str(Path(tempfile.gettempdir()) / f"{self.app_id}-faust"),
         }
 
 
