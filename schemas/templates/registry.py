@@ -33,7 +33,11 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One released version; `sources` is locale → part → Jinja text."""
+    """One released version; `sources` is locale → part → Jinja text.
+
+    Whatever the names in GSM-7 are, the SMS fits `sms_segments_max` when its link has at most
+    `sms_link_chars` septets (`~`, `[` and `]` have two); anything longer is measured when it comes.
+    """
 
     ref: str
     purpose: str
@@ -41,6 +45,7 @@ class Template:
     action: str
     link_origins: tuple[str, ...]
     sms_segments_max: int
+    sms_link_chars: int
     fallback_locale: str
     variables: Mapping[str, Variable]
     sources: Mapping[str, Mapping[str, str]]
@@ -153,6 +158,7 @@ def _read(name: str, version: Traversable) -> Template:
         about["action"],
         tuple(about["link_origins"]),
         about["sms_segments_max"],
+        about["sms_link_chars"],
         about["fallback_locale"],
         variables,
         sources,

@@ -1,13 +1,10 @@
-"""Segments as the networks count them, against the vectors and an independent implementation."""
+"""Segments as the networks count them in the vectors of case F16."""
 
 from __future__ import annotations
 
 import pytest
-import smsutil
-from hypothesis import given
-from hypothesis import strategies as st
 
-from schemas.templates.segments import GSM_BASIC, GSM_EXTENDED, count
+from schemas.templates.segments import count
 
 EURO, EMOJI = "€", "\U0001f600"
 
@@ -36,11 +33,19 @@ def test_a_text_has_the_segments_of_the_vectors(text: str, encoding: str, units:
     assert (found.encoding, found.units, found.count) == (encoding, units, segments)
 
 
-@given(st.text(st.sampled_from(sorted(GSM_BASIC | GSM_EXTENDED)), min_size=1, max_size=400))
-def test_gsm_texts_count_as_an_independent_implementation_counts_them(text: str) -> None:
-    assert count(text).count == len(smsutil.split(text).parts)
+def test_a_typographic_apostrophe_doubles_the_bill_of_a_french_text() -> None:
+    body = "Votre mot de passe expire bientôt, changez-le dès aujourd'hui s'il vous plaît: https://app.example/r?t=12345".replace(
+        "ô", "o"
+    ).replace("î", "i")
+    assert (len(body), count(body).count) == (108, 1)
+    assert count(body.replace("'", "\u2019")).count == 2
 
 
-@given(st.text(st.sampled_from("aжя😀€"), min_size=1, max_size=200).filter(lambda t: "ж" in t))
-def test_unicode_texts_count_as_an_independent_implementation_counts_them(text: str) -> None:
-    assert count(text).count == len(smsutil.split(text).parts)
+@pytest.mark.parametrize("character", "çê`\t\u00a0\u2019áíóú")
+def test_one_character_outside_the_alphabet_makes_the_whole_text_ucs2(character: str) -> None:
+    assert count("a" + character).encoding == "ucs2"
+
+
+@pytest.mark.parametrize("character", "éàñ€ÇØß§\f\n\r")
+def test_the_characters_of_the_alphabet_keep_it_gsm(character: str) -> None:
+    assert count(character).encoding == "gsm7"

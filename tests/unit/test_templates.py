@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import TemplateUnknown, TemplateVariablesInvalid
+from schemas.errors import TemplateBroken, TemplateUnknown, TemplateVariablesInvalid
 from schemas.templates.registry import load, names_problem
-from schemas.templates.render import (
-    RenderInput,
-    digest,
-    expiry_text,
-    facts,
-    render_email,
-    render_sms,
-)
+from schemas.templates.render import RenderInput, digest, facts, render_email, render_sms
+from schemas.templates.render import _compiled as compiled
+from schemas.templates.wording import expiry_text
 
 LINK = "https://app.example/r?u=1&t=2"
 GIVEN = RenderInput("int-0001-test", "en", 1_790_000_900_000, {"link": LINK, "name": "Ada"})
@@ -43,12 +38,15 @@ def test_a_name_is_escaped_in_html_only() -> None:
 
 
 @pytest.mark.parametrize("ref", sorted(load()))
-@pytest.mark.parametrize("locale", ["en", "fr", "fr-CA", "xx"])
-def test_both_channels_of_every_version_say_the_same_facts(ref: str, locale: str) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "used"), [("en", "en"), ("fr", "fr"), ("fr-CA", "fr"), ("en-GB", "en"), ("xx", "en")]
+)
+def test_both_channels_of_every_version_say_the_same_facts(ref: str, wanted: str, used: str) -> None:
     values = {n: LINK if v.is_link else "Ada" for n, v in load()[ref].variables.items()}
-    one = replace(GIVEN, locale=locale, variables=values)
+    one = replace(GIVEN, locale=wanted, variables=values)
     email, sms, said = render_email(ref, one), render_sms(ref, one), facts(ref, one)
-    assert sms.encoding == "gsm7"
+    assert (email.locale, sms.locale, said.locale) == (used, used, used)
+    assert (sms.encoding, sms.segments) == ("gsm7", 1)
     for text in (email.text, html.unescape(email.html), sms.text):
         assert said.sender in text
         assert all(link in text for link in said.links)
@@ -74,13 +72,40 @@ def test_both_channels_of_every_version_say_the_same_facts(ref: str, locale: str
         "javascript:alert(1)",
         "https://user@app.example/",
         "https://[app.example/",
+        "https://app.example:443/",
+        "https://app.example:/",
+        "https:app.example/",
+        "https:///app.example/",
+        "https://app.example%2eevil.example/",
+        "https://app.example\n/",
+        "https://app.example/\u2028",
+        "https://app.example/r?t=cut.",
+        "https://app.example/r?t=<b>",
+        "https://app.example/" + "a" * 1_005,
+        "",
     ],
 )
 def test_a_link_leads_to_an_allowed_origin_or_nothing_is_rendered(link: str) -> None:
     for render in (render_email, render_sms):
         with pytest.raises(TemplateVariablesInvalid) as refused:
             render(REF, given(link=link))
-        assert link not in str(refused.value)
+        assert not link or link not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://app.example",
+        "https://APP.example/r",
+        "https://app.example?t=1",
+        "https://app.example/r?u=1&t=2#f",
+        "https://app.example/r?t=a%2Fb~c==",
+        "https://app.example/r?to=https://evil.example/",
+    ],
+)
+def test_a_link_to_an_allowed_origin_arrives_as_it_was_given(link: str) -> None:
+    assert link in render_sms(REF, given(link=link)).text.split()
+    assert link in render_email(REF, given(link=link)).text.split()
 
 
 def test_missing_unknown_null_and_empty_variables_are_named_and_not_quoted() -> None:
@@ -98,24 +123,76 @@ def test_an_unknown_version_is_not_replaced_by_another() -> None:
         render_email("password_reset:v99", GIVEN)
 
 
-def test_names_lose_control_and_bidi_characters_and_in_an_sms_whatever_a_phone_would_link() -> None:
-    email = render_email(REF, given(name="A\u202eda\x00\n Lovelace"))
-    assert "Hello Ada Lovelace" in email.text
-    sms = render_sms(
-        "build_failure:v1", replace(GIVEN, variables=BUILD | {"project": "go to evil.example/x now"})
-    )
-    assert "evil" not in sms.text
+def test_names_lose_control_and_bidi_characters() -> None:
+    email = render_email(REF, given(name="A\u202eda\x00\n Love\u2028lace\ud83d"))
+    assert "Hello Ada Love lace," in email.text.splitlines()
 
 
+@pytest.mark.parametrize("name", ["\u202e", "\x00\u200b", "\ue000"])
+def test_a_name_of_which_nothing_is_left_is_refused(name: str) -> None:
+    with pytest.raises(TemplateVariablesInvalid, match="name can be printed"):
+        render_email(REF, given(name=name))
+
+
+@pytest.mark.parametrize(
+    ("project", "written"),
+    [
+        ("go to evil.example/x now", "go to evil example/x now"),
+        ("https://evil.example:80//x", "https evil example 80 x"),
+        ("evil\u3002example", "evil example"),
+        ("ｅｖｉｌ．example", "evil example"),
+        ("evil\u2024example", "evil example"),
+        ("evil…example", "evil example"),
+        ("mail\u200bto:a@b", "mailto a b"),
+        ("192.0.2.1", "192 0 2 1"),
+        ("acme/engine No. 5.", "acme/engine No. 5."),
+    ],
+)
+def test_in_an_sms_a_name_holds_nothing_a_phone_would_link(project: str, written: str) -> None:
+    sms = render_sms(BUILD_REF, replace(GIVEN, variables=BUILD | {"project": project}))
+    assert sms.text.startswith(f"Example CI: build of {written} failed, ")
+
+
+def test_the_tenant_is_a_fact_of_both_channels() -> None:
+    one = given(tenant_name="Acme & Søns")
+    email, sms = render_email(REF, one), render_sms(REF, one)
+    assert facts(REF, one).tenant == "Acme & Søns"
+    assert facts(REF, GIVEN).tenant is None
+    for text in (email.subject, email.text, html.unescape(email.html), sms.text):
+        assert "Acme & Søns" in text
+
+
+def test_both_channels_say_what_to_do_when_it_was_not_you() -> None:
+    assert "If it was not you, do nothing" in render_email(REF, GIVEN).text
+    assert "Not you? Ignore." in render_sms(REF, GIVEN).text
+
+
+BUILD_REF = "build_failure:v1"
 BUILD = {"link": LINK, "project": "engine", "branch": "main"}
 
 
-def test_typographic_characters_become_gsm_and_do_not_double_the_bill() -> None:
-    sms = render_sms(
-        "build_failure:v1", replace(GIVEN, variables=BUILD | {"project": "l\u2019atelier\u00a0dor\u00e9"})
-    )
+@pytest.mark.parametrize(
+    ("project", "written"),
+    [
+        ("l\u2019atelier\u00a0dor\u00e9", "l'atelier doré"),
+        ("“façade” — ê`•", '"facade" - e\'-'),
+        ("Œuvre №5 ﬁn™", "OEuvre No5 finTM"),
+        ("àèéìòùÇßñ€[]", "àèéìòùÇßñ€[]"),
+    ],
+)
+def test_typographic_characters_become_gsm_and_do_not_double_the_bill(project: str, written: str) -> None:
+    sms = render_sms(BUILD_REF, replace(GIVEN, variables=BUILD | {"project": project}))
+    assert f"build of {written} failed" in sms.text
     assert (sms.encoding, sms.segments) == ("gsm7", 1)
-    assert "l'atelier doré" in sms.text
+
+
+def test_what_has_no_gsm_neighbour_is_kept_counted_as_ucs2_and_measured_against_the_budget() -> None:
+    short = replace(GIVEN, variables=BUILD | {"project": "проект"})
+    sms = render_sms(BUILD_REF, short)
+    assert (sms.encoding, sms.segments) == ("ucs2", 2)
+    with pytest.raises(TemplateVariablesInvalid) as refused:
+        render_sms(BUILD_REF, replace(GIVEN, variables=BUILD | {"project": "проект " * 5}))
+    assert refused.value.code == "over_budget"
 
 
 def test_an_sms_over_its_budget_is_refused() -> None:
@@ -128,16 +205,57 @@ def test_the_same_input_gives_the_same_bytes() -> None:
     """Pinned: a change here changes what a resubmission sends, and is not allowed for a released version."""
     pinned = {"email": digest(render_email(REF, GIVEN), b"k"), "sms": digest(render_sms(REF, GIVEN), b"k")}
     assert pinned == {
-        "email": "7d69eb80c9bc9af60102d285c0581a38f364eaabb441e6c69ca9a5d14a09247b",
-        "sms": "b92b6158403cf0aded8a6e45a44ca392ab575854c8a729759f3e150c22beeac9",
+        "email": "f0c7b46500aa224f75bb418ba01a4212dbd1d84d3b79890a3ea8e54fa352cc13",
+        "sms": "39a16e1b6b6f7b74df5c7fed69a172b89a8165c8b7f94b9a6f3ffc35ea146e1e",
     }
 
 
+def test_the_order_of_the_variables_does_not_matter() -> None:
+    turned = replace(GIVEN, variables=dict(reversed(list(GIVEN.variables.items()))))
+    assert render_email(REF, turned) == render_email(REF, GIVEN)
+
+
 def test_the_expiry_names_its_zone_and_two_instants_of_one_wall_clock_hour_differ() -> None:
-    template = load()[REF]
-    first = expiry_text(1_792_888_200_000, template, "en")  # 2026-10-25T00:30Z, 01:30 in London
-    second = expiry_text(1_792_891_800_000, template, "en")  # 2026-10-25T01:30Z, 01:30 in London again
+    first = expiry_text(1_792_888_200_000, "en")  # 2026-10-25T00:30Z, 01:30 in London
+    second = expiry_text(1_792_891_800_000, "en")  # 2026-10-25T01:30Z, 01:30 in London again
     assert (first, second) == ("00:30 UTC on 25 October 2026", "01:30 UTC on 25 October 2026")
+    assert expiry_text(1_792_888_200_000, "fr") == "00:30 UTC le 25 octobre 2026"
+
+
+def test_a_begun_minute_is_cut_so_that_nobody_comes_too_late() -> None:
+    assert expiry_text(1_792_888_259_999, "en") == expiry_text(1_792_888_200_000, "en")
+
+
+@pytest.mark.parametrize(
+    ("part", "source", "code"),
+    [
+        ("text", "{{ nobody }}", "null_value"),
+        ("text", "{{ name.__class__ }}", "null_value"),
+        ("text", "{{ none }}", "null_value"),
+        ("text", "{{ 7 }}", "not_text"),
+        ("text", "{{ name.upper }}", "not_text"),
+        ("text", "{{ nobody.name }}", "render"),
+        ("text", "{% if nobody %}{% endif %}", "render"),
+        ("html", "{% for a in", "render"),
+        ("text", "Hello {{ name }}", "fact_lost"),
+        ("html", "{{ link|safe }} {{ sender }} {{ expiry }}", "fact_lost"),
+        ("sms", "{{ sender }} {{ expiry }}", "fact_lost"),
+        ("subject", "two\nlines", "subject"),
+        ("subject", " ", "subject"),
+        ("text", "{{ link }}{{ sender }}{{ expiry }}" + "x" * 65_536, "too_long"),
+    ],
+)
+def test_a_template_that_is_wrong_sends_nothing_and_names_the_part(
+    monkeypatch: pytest.MonkeyPatch, part: str, source: str, code: str
+) -> None:
+    released = load()[REF]
+    broken = replace(released, ref="broken:v1", sources={"en": {**released.sources["en"], part: source}})
+    monkeypatch.setattr("schemas.templates.registry.load", lambda: {"broken:v1": broken})
+    compiled.cache_clear()
+    with pytest.raises(TemplateBroken) as refused:
+        (render_sms if part == "sms" else render_email)("broken:v1", given(name="canary"))
+    assert refused.value.code == code
+    assert "canary" not in str(refused.value)
 
 
 def test_nothing_rendered_is_printed() -> None:

@@ -1,0 +1,104 @@
+"""Values as they may stand in a message: names, links and instants.
+
+A name comes from a stranger: it may hold no control or bidi character, and in an SMS nothing that a phone
+turns into a link. A link stays as it is or is refused. It must not know a template or a channel's layout.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from schemas.templates.segments import GSM_BASIC, GSM_EXTENDED
+
+LINK_CHARS_MAX = 1_024
+
+# What NFKD does not take apart into GSM characters by itself.
+_TO_GSM = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛′´`", "'"),
+        **dict.fromkeys("“”„‟″«»", '"'),
+        **dict.fromkeys("‐‑‒–—―−", "-"),
+        **dict.fromkeys("\t\u2028\u2029", " "),
+        **dict(zip("łŁđı•", "lLdi-", strict=True)),
+        "œ": "oe",
+        "Œ": "OE",
+    }
+)
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+# A phone links «evil.example», «a:b» and «a@b»; the ideographic dots count as dots in a host name.
+_LINK_MAKERS = re.compile(r"[.:@\\\u3002\uff0e\uff61]+/*(?=\S)|/{2,}")
+# Printable ASCII less what RFC 3986 has no place for (and a browser would repair), and not ending with a
+# character that phones leave out of a link they find in a text.
+_LINK = re.compile(r"[!#-;=?-Z\[\]_a-z~]+(?<![.,:;!?')\]])")
+_MONTHS_EN = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_MONTHS_FR = (
+    *("janvier", "février", "mars", "avril", "mai", "juin"),
+    *("juillet", "août", "septembre", "octobre", "novembre", "décembre"),
+)
+LANGUAGES = {"en": ("on", _MONTHS_EN), "fr": ("le", _MONTHS_FR)}
+
+
+def expiry_text(expiry_ms: int, language: str) -> str:
+    """An absolute instant with its zone, such as `14:13 UTC on 21 September 2026`; a begun minute is cut.
+
+    The recipient's zone is not known, so it is UTC, and said to be (case F56).
+    """
+    at = datetime.fromtimestamp(expiry_ms // 1_000, UTC)
+    joiner, months = LANGUAGES[language]
+    return f"{at:%H:%M} UTC {joiner} {at.day} {months[at.month - 1]} {at.year}"
+
+
+def is_link_to(link: str, origins: Collection[str]) -> bool:
+    """Whether the link leads to one of these https origins, as it is written (case F40).
+
+    The whole authority is compared, so user info and any port that is not part of an origin are refused.
+    """
+    if len(link) > LINK_CHARS_MAX or not _LINK.fullmatch(link):
+        return False
+    try:
+        parts = urlsplit(link)
+    except ValueError:
+        return False
+    return parts.scheme == "https" and f"https://{parts.netloc.lower()}" in origins
+
+
+def name_text(name: str) -> str:
+    """The name on one line, without control, bidi and unassigned characters; empty when nothing is left."""
+    kept = "".join(" " if c.isspace() else c for c in name if c.isspace() or not _is_unprintable(c))
+    return " ".join(kept.split())
+
+
+def sms_name_text(name: str, *, chars_max: int) -> str:
+    """As `name_text`, in GSM-7 as far as it goes, with every link taken apart: `evil.example` has two words.
+
+    Taken apart and not removed: `acme.web` is also the name of a project.
+    """
+    kept = to_gsm(name_text(name))
+    return " ".join(_LINK_MAKERS.sub(" ", kept).split())[:chars_max].strip()
+
+
+def to_gsm(text: str) -> str:
+    """Typographic and accented characters as their GSM-7 neighbours (case F15).
+
+    What has none stays, and the text is sent and counted as UCS-2.
+    """
+    return "".join(_gsm_neighbour(c) for c in text.translate(_TO_GSM))
+
+
+def _gsm_neighbour(character: str) -> str:
+    if character in GSM_BASIC or character in GSM_EXTENDED:
+        return character
+    parts = unicodedata.normalize("NFKD", character)
+    plain = "".join(c for c in parts if not unicodedata.combining(c)).translate(_TO_GSM)
+    return plain if plain and GSM_BASIC.issuperset(plain) else character
+
+
+def _is_unprintable(character: str) -> bool:
+    return unicodedata.category(character) in _UNPRINTABLE
