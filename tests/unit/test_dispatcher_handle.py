@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,24 +12,18 @@ import pytest
 from schemas.accounts import Account, Capabilities
 from schemas.attempt import Attempt, AttemptState
 from schemas.control import Controls
-from schemas.destinations import EmailAddress, PhoneNumber
-from schemas.dispatch import Dispatch
 from schemas.errors import GuardUnavailable
-from schemas.fingerprints import FingerprintKeys
-from schemas.ids import Channel, dispatch_key
+from schemas.ids import Channel
 from schemas.reasons import Reason
-from schemas.sealed import Binding, Payload, SealingKey, UnsealingKeys, generate_key, seal
+from schemas.sealed import UnsealingKeys
 from sinks.dispatcher.claims_memory import MemoryClaims
 from sinks.dispatcher.handle import Dispatcher, Handled, Limits, Ports
 from sinks.dispatcher.prepare import Preparer
-from sinks.providers.base import LookupRequest, LookupResult, Submission, SubmitResult
-
-T0 = 1_790_000_000_000
-PUBLIC, PRIVATE = generate_key("s1")
-PRINTS = FingerprintKeys("k1", {"k1": b"1" * 32})
-EMAIL, PHONE = EmailAddress.parse("canary@example.com"), PhoneNumber.parse("+447700900123")
-VARIABLES = {"link": "https://app.example/r?t=canary", "name": "Ada"}
-TAKEN = SubmitResult(AttemptState.ACCEPTED, message_id="m-1")
+from sinks.postgres.pool import NOT_REACHED
+from sinks.providers.base import SubmitResult
+from tests.builders import T0
+from tests.fakes_provider import TAKEN, ScriptedProvider
+from tests.orders import EMAIL, PRINTS, PRIVATE, VARIABLES, order
 
 
 @dataclass
@@ -46,28 +40,6 @@ class ScriptedClock:
     def on(self, ms: int) -> None:
         self.ms += ms
         self.s += ms / 1000
-
-
-@dataclass
-class ScriptedProvider:
-    """Answers in order, the last one for ever; what was submitted is kept."""
-
-    account: Account
-    answers: list[SubmitResult] = field(default_factory=lambda: [TAKEN])
-    submitted: list[Submission] = field(default_factory=list)
-    during: Callable[[], None] = field(default=lambda: None)
-
-    def submit(self, submission: Submission, *, now_ms: int, timeout_ms: int) -> SubmitResult:
-        self.submitted.append(submission)
-        self.during()
-        return self.answers[min(len(self.submitted), len(self.answers)) - 1]
-
-    def look_up(
-        self, requests: Sequence[LookupRequest], *, now_ms: int, timeout_ms: int
-    ) -> Sequence[LookupResult]:
-        raise NotImplementedError
-
-    def close(self) -> None: ...
 
 
 class Away(MemoryClaims):
@@ -89,7 +61,7 @@ class Away(MemoryClaims):
 
     def _check(self, what: str) -> None:
         if what in self.away:
-            raise GuardUnavailable("away", code="guard_unavailable")
+            raise GuardUnavailable("away", code=NOT_REACHED)
 
 
 class Crash(BaseException):
@@ -135,45 +107,6 @@ class Bench:
     def attempt(self, number: int = 1, channel: Channel = Channel.EMAIL, **changes: Any) -> Attempt:
         (found,) = self.handle(number, channel, **changes).attempts
         return found
-
-
-def order(number: int = 1, channel: Channel = Channel.EMAIL, **changes: Any) -> Dispatch:
-    intent = changes.get("intent_id", "int-0001-test")
-    email_fp, sms_fp = PRINTS.of(EMAIL), PRINTS.of(PHONE)
-    binding = Binding(
-        intent,
-        "tenant-0001",
-        "password_reset",
-        "password_reset:v1",
-        T0 + 60_000,
-        T0 + 900_000,
-        email_fp,
-        sms_fp,
-    )
-    payload = Payload(EMAIL.reveal(), PHONE.reveal(), changes.pop("payload_variables", VARIABLES))
-    fields: dict[str, Any] = {
-        "decision_id": "int-0001-test:1",
-        "intent_id": intent,
-        "tenant": "tenant-0001",
-        "purpose": "password_reset",
-        "policy": "password_reset:v1",
-        "template": "password_reset:v1",
-        "channel": channel,
-        "dispatch_key": dispatch_key(intent, channel),
-        "submission_no": number,
-        "provider_account": "mail-a" if channel is Channel.EMAIL else "text-a",
-        "locale": "en",
-        "country": "GB",
-        "email_fingerprint": email_fp,
-        "sms_fingerprint": sms_fp,
-        "deadline_ms": T0 + 60_000,
-        "expiry_ms": T0 + 900_000,
-        "not_after_ms": T0 + 840_000,
-        "ordered_at_ms": T0,
-        "unless_sms_claimed": channel is Channel.EMAIL,
-        "sealed": seal(payload, binding, SealingKey(PUBLIC)),
-    }
-    return Dispatch.model_validate(fields | changes)
 
 
 @pytest.fixture
@@ -334,6 +267,49 @@ def test_a_guard_that_is_away_before_the_claim_holds(bench: Bench) -> None:
     bench.claims.away = frozenset()
     assert bench.attempt(2).state is AttemptState.ACCEPTED
     assert len(bench.mail.submitted) == 1
+
+
+def test_a_claim_that_was_committed_without_an_answer_is_found_again_and_goes_on(bench: Bench) -> None:
+    plain, lost = bench.claims.claim, iter((True, False))
+
+    def answer_lost(request: Any) -> Any:
+        found = plain(request)
+        if next(lost):
+            raise GuardUnavailable("cut off at the commit", code="guard_unavailable")
+        return found
+
+    bench.claims.claim = answer_lost  # type: ignore[method-assign]
+    assert bench.attempt().state is AttemptState.ACCEPTED
+    assert len(bench.mail.submitted) == 1
+
+
+def test_an_adapter_that_fails_leaves_unknown_and_nothing_of_its_text(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise ValueError("canary@example.com")
+
+    bench.mail.during = broken
+    found = bench.attempt()
+    assert (found.state, found.reason) == (AttemptState.UNKNOWN, Reason.SUBMIT_UNKNOWN)
+    assert bench.attempt() == found
+    assert len(bench.mail.submitted) == 1
+    assert "ValueError" in caplog.text
+    assert "canary" not in caplog.text
+
+
+def test_an_email_yields_to_an_sms_claimed_between_its_claim_and_its_first_byte(bench: Bench) -> None:
+    plain = bench.claims.begin
+
+    def sms_meanwhile(claim_id: str) -> int | None:
+        bench.claims.begin = plain  # type: ignore[method-assign]
+        assert bench.attempt(channel=Channel.SMS).state is AttemptState.ACCEPTED
+        return plain(claim_id)
+
+    bench.claims.begin = sms_meanwhile  # type: ignore[method-assign]
+    found = bench.attempt()
+    assert (found.state, found.reason) == (AttemptState.REFUSED, Reason.EMAIL_SKIPPED)
+    assert bench.mail.submitted == []
 
 
 def test_a_guard_that_is_away_before_the_first_byte_holds(bench: Bench) -> None:
