@@ -1,0 +1,73 @@
+"""Is the story read from the real audit: verified, logged, and never without who and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from schemas.errors import GuardUnavailable
+from schemas.record import TopicKind
+from schemas.topics import TopicNames
+from sinks.audit.writer import AuditWriter
+from sinks.kafka.consumer import Message
+from sinks.operator import explain
+from sinks.operator.text import OperatorTextRefused
+from sinks.postgres.migrate import migrate
+from sinks.postgres.pool import Database
+from tests import builders
+from tests.builders import DEADLINE_MS, ID, T0
+
+NAMES = TopicNames()
+WHO, WHY = "op-1", "ticket 4711"
+TRACES = b"SELECT who, why, what FROM access_log ORDER BY id"
+
+
+@pytest.fixture
+def audit(fresh_dsn: str) -> Iterator[Database]:
+    """The audit of one intent that went to SMS at its deadline."""
+    migrate(fresh_dsn)
+    one = Database(fresh_dsn, size_max=2)
+    game = builders.play((0, builders.request()))
+    game.until(DEADLINE_MS + 10_000)
+    decided = [
+        Message(NAMES[TopicKind.DECISIONS], 0, n, d.now_ms, ID.encode(), d.to_bytes())
+        for n, d in enumerate(game.decisions)
+    ]
+    asked = Message(NAMES[TopicKind.INTENTS], 0, 9, T0, ID.encode(), builders.request().to_bytes())
+    writer = AuditWriter(NAMES, one, letter_key=b"k" * 32)
+    writer.write([*reversed(decided), asked], {})
+    yield one
+    one.close()
+
+
+def test_the_story_read_from_the_audit_has_a_whole_chain(audit: Database) -> None:
+    story = explain.tell(ID, explain.load(audit, ID, who=WHO, why=WHY))
+    assert story.chain.endswith("decisions verified")
+    assert story.phase == "sms_claimed"
+    assert explain.render(story).count("DECISION") == int(story.chain.split()[2])
+    with audit.transaction() as cursor:
+        assert cursor.execute(TRACES).fetchall() == [{"who": WHO, "why": WHY, "what": f"story {ID}"}]
+
+
+def test_an_intent_nobody_heard_of_is_said_to_be_unknown_and_the_look_is_logged(audit: Database) -> None:
+    with pytest.raises(explain.IntentUnknown, match="nothing is audited under int-9999") as caught:
+        explain.load(audit, "int-9999", who=WHO, why=WHY)
+    assert "backstop auditor" in caught.value.remedy
+    with audit.transaction() as cursor:
+        assert len(cursor.execute(TRACES).fetchall()) == 1
+
+
+@pytest.mark.parametrize(("who", "why"), [("", WHY), (WHO, ""), (WHO, "asked by ada@example.com")])
+def test_nobody_reads_without_a_name_and_a_reason_that_may_be_kept(
+    audit: Database, who: str, why: str
+) -> None:
+    with pytest.raises(OperatorTextRefused):
+        explain.load(audit, ID, who=who, why=why)
+    with audit.transaction() as cursor:
+        assert cursor.execute(TRACES).fetchall() == []
+
+
+def test_the_database_itself_refuses_to_be_read_without_a_reason(audit: Database) -> None:
+    with pytest.raises(GuardUnavailable), audit.transaction() as cursor:
+        cursor.execute(b"SELECT * FROM audit_story(%s, 'op-1', '')", (ID,))
