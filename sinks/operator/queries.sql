@@ -10,5 +10,5 @@ GROUP BY claims.intent_id, claims.channel, closed.recorded_ms;
 
 -- name: story
 -- Every audited record of one intent, in the order of the log; the reading is logged.
-SELECT topic, partition, kafka_offset, log_ms, record, body, sanitised, reason, pointer
+SELECT topic, partition, kafka_offset, log_ms, record, body, sanitised, reason, pointer, note
 FROM audit_story(%(intent_id)s, %(who)s, %(why)s);

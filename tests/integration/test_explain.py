@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from schemas.errors import GuardUnavailable
@@ -71,3 +72,20 @@ def test_nobody_reads_without_a_name_and_a_reason_that_may_be_kept(
 def test_the_database_itself_refuses_to_be_read_without_a_reason(audit: Database) -> None:
     with pytest.raises(GuardUnavailable), audit.transaction() as cursor:
         cursor.execute(b"SELECT * FROM audit_story(%s, 'op-1', '')", (ID,))
+
+
+def test_a_row_the_database_kept_without_its_body_is_told_with_why(fresh_dsn: str) -> None:
+    migrate(fresh_dsn)
+    with psycopg.connect(fresh_dsn) as connection:
+        connection.execute(b"ALTER TABLE audit ADD CHECK (record <> 'decision' OR body IS NULL)")
+    one = Database(fresh_dsn, size_max=2)
+    asked, decided = builders.request(), builders.started().decisions[0]
+    messages = [
+        Message(NAMES[TopicKind.INTENTS], 0, 0, T0, ID.encode(), asked.to_bytes()),
+        Message(NAMES[TopicKind.DECISIONS], 0, 0, T0, ID.encode(), decided.to_bytes()),
+    ]
+    AuditWriter(NAMES, one, letter_key=b"k" * 32).write(messages, {})
+    story = explain.tell(ID, explain.load(one, ID, who=WHO, why=WHY))
+    one.close()
+    assert "decision, not readable: the database refused the body (23514)" in explain.render(story)
+    assert "not verified" in story.chain
