@@ -169,7 +169,7 @@ def _print(report: Report) -> None:
             f"{len(report.unexpected)} intents took another way than on a quiet day; every proof covers them"
         )
     show(f"{report.seconds:.0f} s, {report.kills} processes killed")
-    say("next: backstop explain <intent id>, with the environment of the run; or backstop demo --chaos")
+    say("next: backstop explain <intent id>; or backstop demo --chaos")
 
 
 def register(app: typer.Typer) -> None:

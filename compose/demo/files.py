@@ -8,7 +8,7 @@ from pathlib import Path
 from compose import keys
 from compose.clock import random_id
 
-# Short clocks, so that a whole life fits into half a minute: SMS after 12 s, all over after 30 s.
+# Short clocks, so that a whole life fits into a minute: SMS after 18 s, all over after 36 s.
 POLICY = """
 policy = "{name}"
 purpose = "{purpose}"
