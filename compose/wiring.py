@@ -23,6 +23,7 @@ from schemas.accounts import Account
 from schemas.control_board import ControlBoard
 from schemas.errors import PreflightFailed, SettingsRefused
 from schemas.record import TopicKind
+from schemas.templates.registry import load as load_templates
 from schemas.topics import TopicNames
 from sinks.audit.loop import AuditorLoop
 from sinks.dispatcher.claims import PostgresClaims
@@ -56,7 +57,8 @@ def layout(settings: Settings) -> admin.Layout:
 
 
 def preflight(settings: Settings) -> admin.Layout:
-    """The topics are as the registry wants them, or `PreflightFailed` names every difference."""
+    """Templates are as released and topics as the registry wants them; else every difference is named."""
+    load_templates()
     found = layout(settings)
     differences = admin.verify(settings.kafka, found)
     if differences:
