@@ -69,7 +69,7 @@ _PROBLEMS: dict[type[Exception], Reason] = {
     SealBroken: Reason.SEAL_BROKEN,
     TemplateUnknown: Reason.TEMPLATE_UNKNOWN,
     TemplateVariablesInvalid: Reason.INVALID_VARIABLES,
-    TemplateBroken: Reason.TEMPLATE_UNKNOWN,  # our mistake, not the intent's: held until a process can render it
+    TemplateBroken: Reason.TEMPLATE_UNKNOWN,  # our mistake: held until one renders it
     InvalidDestination: Reason.INVALID_RECIPIENT,
 }
 
