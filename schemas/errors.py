@@ -96,10 +96,14 @@ class PolicyError(BackstopError):
 
 
 class RecordRefused(BackstopError):
-    """A record would not be accepted by its readers, so it was not produced."""
+    """A record would not be accepted by its readers, so it was not produced. `pointer` names the field."""
 
-    def __init__(self, sentence: str, *, code: str = "invalid_field", pointer: str = "") -> None:
-        super().__init__(sentence, code=code)
+    remedy = "Correct the field that is named; nothing was published."
+
+    def __init__(
+        self, sentence: str, *, code: str = "invalid_field", pointer: str = "", remedy: str | None = None
+    ) -> None:
+        super().__init__(sentence, code=code, remedy=remedy)
         self.pointer = pointer
 
 

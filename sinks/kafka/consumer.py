@@ -201,16 +201,22 @@ class Ends:
         return self._asked(topics, OffsetSpec.earliest())
 
     def _asked(self, topics: Iterable[str], spec: OffsetSpec) -> dict[Place, int]:
-        try:
-            asked = {tp: spec for topic in topics for tp in self._partitions(topic)}
-            if not asked:
-                return {}
-            found = self._admin.list_offsets(asked, request_timeout=CALL_S)
-            return {(tp.topic, tp.partition): f.result(CALL_S).offset for tp, f in found.items()}
-        except KafkaException as exc:
-            raise KafkaAway(f"Kafka: {exc.args[0].str()}", code="ends") from None
-        except TimeoutError:
-            raise KafkaAway("Kafka: no answer about the ends of its partitions", code="ends") from None
+        wanted = list(topics)
+        for left in range(ENDS_TRIES, 0, -1):
+            try:
+                asked = {tp: spec for topic in wanted for tp in self._partitions(topic)}
+                if not asked:
+                    return {}
+                found = self._admin.list_offsets(asked, request_timeout=CALL_S)
+                return {(tp.topic, tp.partition): f.result(CALL_S).offset for tp, f in found.items()}
+            except (KafkaException, TimeoutError) as exc:
+                error = exc.args[0] if isinstance(exc, KafkaException) else None
+                # A broker that has just started does not lead its partitions yet: ask again.
+                if left == 1 or error is None or error.code() not in _LEADER_MOVES:
+                    why = "no answer about the ends of its partitions" if error is None else error.str()
+                    raise KafkaAway(f"Kafka: {why}", code="ends") from None
+                self._pause.wait(ENDS_RETRY_S)
+        raise AssertionError("unreachable")
 
     def _partitions(self, topic: str) -> list[TopicPartition]:
         """Partition counts never change: asked once."""

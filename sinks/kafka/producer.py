@@ -33,7 +33,10 @@ class OutgoingRecord(NamedTuple):
 class Publisher:
     """Idempotent producer with acks=all and murmur2 (case F01)."""
 
-    def __init__(self, bootstrap: str, *, client_id: str, queue_max: int = QUEUE_MAX) -> None:
+    def __init__(
+        self, bootstrap: str, *, client_id: str, queue_max: int = QUEUE_MAX, timeout_s: float = PUBLISH_S
+    ) -> None:
+        self._timeout_s = timeout_s
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -44,7 +47,7 @@ class Publisher:
                 "compression.type": "lz4",
                 "linger.ms": 2,
                 "queue.buffering.max.messages": queue_max,
-                "delivery.timeout.ms": int(PUBLISH_S * 1000),
+                "delivery.timeout.ms": int(timeout_s * 1000),
                 "log_level": 2,
             }
         )
@@ -62,7 +65,7 @@ class Publisher:
                 self._produce(record, told)
             except KafkaException as exc:  # refused before it was queued: too large, or a fatal state
                 failed.append(exc.args[0].name())
-        left = self._producer.flush(PUBLISH_S)
+        left = self._producer.flush(self._timeout_s)
         if failed or left:
             why = ", ".join(sorted(set(failed))) or "no answer"
             raise PublishFailed(
@@ -83,4 +86,4 @@ class Publisher:
 
     def close(self) -> int:
         """Flush within bounds; how many records are left undelivered."""
-        return int(self._producer.flush(PUBLISH_S))
+        return int(self._producer.flush(self._timeout_s))

@@ -16,11 +16,12 @@ from pydantic import ValidationError
 from schemas.codec import headers
 from schemas.destinations import EmailAddress, PhoneNumber
 from schemas.errors import (
+    BackstopError,
     InvalidDestination,
-    PolicyError,
     RecordRefused,
     SealError,
     TemplateError,
+    TemplateUnknown,
 )
 from schemas.fingerprints import FingerprintKeys
 from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, SmsConsent
@@ -33,6 +34,7 @@ from schemas.topics import TopicNames
 from sinks.kafka.producer import OutgoingRecord, Publisher
 
 SOURCE = "backstop/publisher"
+_TIMES = ("requested_at", "deadline", "expiry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,16 @@ class IntentPublisher:
 
     def plan(self, new: NewIntent) -> IntentRequested:
         """The record as it would be published. Raises `RecordRefused` with code, pointer and remedy."""
+        _check_types(new)
         policy = self._policies.get(new.policy)
         if policy is None:
             raise RecordRefused(
-                f"policy {new.policy} is not known here", code="policy_unknown", pointer="/policy"
+                f"this policy is not known here; known are {', '.join(sorted(self._policies))}",
+                code="policy_unknown",
+                pointer="/policy",
+                remedy="Publish under a released version, or release this one first.",
             )
-        times = {
-            name: _milliseconds(getattr(new, name), name) for name in ("requested_at", "deadline", "expiry")
-        }
+        times = {name: _milliseconds(getattr(new, name), name) for name in _TIMES}
         _check_bounds(policy, times)
         email, phone = _destinations(new)
         _check_content(policy, new, times["expiry"])
@@ -131,7 +135,7 @@ class IntentPublisher:
         try:
             sealed = seal(payload, binding, self._sealing)
         except SealError as exc:
-            raise RecordRefused(str(exc), code=exc.code, pointer="/variables") from None
+            raise _refused(exc, "/variables") from None
         consent = new.sms_consent_at
         return _valid(
             IntentRequested,
@@ -161,15 +165,30 @@ class IntentPublisher:
         self._publisher.publish([OutgoingRecord(self._topic, intent_id.encode(), record.to_bytes(), made)])
 
 
+def _check_types(new: NewIntent) -> None:
+    """A service is not always type-checked; what it gets wrong is said as any other refusal."""
+    texts = ("intent_id", "tenant", "policy", "locale", "email", "challenge_ref", "sms_consent_text")
+    wrong = [name for name in texts if not isinstance(getattr(new, name), str)]
+    wrong += [name for name in _TIMES if not isinstance(getattr(new, name), datetime)]
+    if not isinstance(new.phone, str | None):
+        wrong.append("phone")
+    if not isinstance(new.sms_consent_at, datetime | None):
+        wrong.append("sms_consent_at")
+    if not isinstance(new.variables, Mapping) or not all(isinstance(name, str) for name in new.variables):
+        wrong.append("variables")
+    if wrong:
+        raise RecordRefused(f"{wrong[0]} is of the wrong type", code="wrong_type", pointer=f"/{wrong[0]}")
+
+
 def _destinations(new: NewIntent) -> tuple[EmailAddress, PhoneNumber | None]:
     try:
         email = EmailAddress.parse(new.email)
     except InvalidDestination as exc:
-        raise RecordRefused(f"email: {exc}", code=exc.code, pointer="/email") from None
+        raise _refused(exc, "/email") from None
     try:
         return email, None if new.phone is None else PhoneNumber.parse(new.phone)
     except InvalidDestination as exc:
-        raise RecordRefused(f"phone: {exc}", code=exc.code, pointer="/phone") from None
+        raise _refused(exc, "/phone") from None
 
 
 def _check_bounds(policy: Policy, times: Mapping[str, int]) -> None:
@@ -201,8 +220,10 @@ def _check_content(policy: Policy, new: NewIntent, expiry_ms: int) -> None:
         render_email(policy.template, given)
         if policy.sms.allowed and new.phone is not None:
             render_sms(policy.template, given)
-    except (TemplateError, PolicyError) as exc:
-        raise RecordRefused(str(exc), code=exc.code, pointer="/variables") from None
+    except TemplateUnknown as exc:
+        raise _refused(exc, "/policy") from None
+    except TemplateError as exc:
+        raise _refused(exc, "/variables") from None
 
 
 def _milliseconds(at: datetime, name: str) -> int:
@@ -227,6 +248,12 @@ def _valid(kind: type[_R], **fields: Any) -> _R:
         first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
         pointer = "/" + "/".join(str(p) for p in first["loc"])
         raise RecordRefused(f"{pointer}: {first['msg']}", pointer=pointer) from None
+
+
+def _refused(cause: BackstopError, pointer: str) -> RecordRefused:
+    """The cause's own sentence, code and remedy, at a field of what the service gave."""
+    field = pointer.removeprefix("/")
+    return RecordRefused(f"{field}: {cause}", code=cause.code, pointer=pointer, remedy=cause.remedy)
 
 
 def _out(sentence: str, pointer: str) -> NoReturn:
