@@ -27,6 +27,7 @@ from tests.canaries import forms, found_in
 # In every link, in every address (the plot's name is part of it), in every number.
 SECRETS = ("CANARY0001", "app.example/r", "bounced-twice-1@example.com", "7700900012", "CANARY@example.com")
 DEMO_S = 300.0
+pytestmark = pytest.mark.timeout(420)  # whoever comes first waits for the whole run
 
 
 def backstop(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -60,7 +61,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(folder, run.name, json.loads(out), err, process.returncode)
 
 
-@pytest.mark.timeout(400)
 def test_every_outcome_is_as_expected_and_all_four_proofs_hold(ran: Ran) -> None:
     assert [p["sentence"] for p in ran.report["proofs"] if not p["holds"]] == []
     assert ran.report["unexpected"] == []
@@ -90,7 +90,6 @@ def test_an_unknown_intent_is_said_to_be_one_with_what_to_do(ran: Ran) -> None:
     assert "what to do" in err
 
 
-@pytest.mark.timeout(120)
 def test_no_planted_secret_is_in_any_topic_log_table_or_error(ran: Ran) -> None:
     leaks: list[str] = []
 
@@ -143,7 +142,6 @@ def test_the_search_itself_finds_a_planted_secret_in_every_form() -> None:
             assert found_in(b"before " + text + b" after", [secret]) == [secret]
 
 
-@pytest.mark.timeout(180)
 def test_ctrl_c_stops_everything_and_leaves_no_process_behind(tmp_path: Path) -> None:
     process = backstop(tmp_path / "stack", "demo")
     assert process.stderr is not None
