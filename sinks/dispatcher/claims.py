@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from schemas.ids import Channel
 from schemas.reasons import Reason, reason_of
-from sinks.dispatcher.rules import ClaimRequest, Facts, Grant, Row, Verdict, judge
+from sinks.dispatcher.rules import ClaimRequest, Facts, Grant, Row, RowAnswer, Verdict, answer_of, judge
 from sinks.postgres.pool import Database
 from sinks.postgres.queries import load
 
@@ -33,6 +33,12 @@ class Claims(Protocol):
         """Judge the order and, when granted, write the row, in one transaction."""
         ...
 
+    def look(
+        self, intent_id: str, channel: Channel, submission_no: int, *, call_timeout_ms: int
+    ) -> RowAnswer | None:
+        """What the row says to an order that will not be claimed; None when nothing of it can have left."""
+        ...
+
     def begin(self, claim_id: str) -> int | None:
         """Directly before the first byte: the instant (ms) when the claim is still ours, its lease alive,
         its intent not closed and no SMS there that it yields to; else None."""
@@ -48,12 +54,14 @@ class Claims(Protocol):
         *,
         intent_id: str,
         channel: Channel,
+        submission_no: int,
         state: str,
         result: Mapping[str, Any],
         suppress: tuple[str, Reason] | None = None,
     ) -> bool:
         """Write the result (and a suppression) in one transaction; False when the claim was lost meanwhile:
-        the result is kept as a late one. A row given up as unknown takes what its holder learned."""
+        the result is kept as a late one. `submission_no` is the number it answers; a row never goes back.
+        A row given up as unknown takes what its holder learned."""
         ...
 
     def write_facts(
@@ -116,6 +124,17 @@ class PostgresClaims:
                 )
             return verdict
 
+    def look(
+        self, intent_id: str, channel: Channel, submission_no: int, *, call_timeout_ms: int
+    ) -> RowAnswer | None:
+        with self._database.transaction() as cursor:
+            asked = {"intent_id": intent_id, "channel": channel.value}
+            row = _row(cursor.execute(SQL["claim_read"], asked).fetchone())
+            now_ms = int(cursor.execute(SQL["now_ms"]).fetchone()["now_ms"])  # type: ignore[index]
+        if row is None:
+            return None
+        return answer_of(row, submission_no, call_timeout_ms=call_timeout_ms, now_ms=now_ms)
+
     def begin(self, claim_id: str) -> int | None:
         with self._database.transaction() as cursor:
             found = cursor.execute(SQL["begin_submit"], {"claim_id": claim_id}).fetchone()
@@ -136,6 +155,7 @@ class PostgresClaims:
         *,
         intent_id: str,
         channel: Channel,
+        submission_no: int,
         state: str,
         result: Mapping[str, Any],
         suppress: tuple[str, Reason] | None = None,
@@ -144,6 +164,7 @@ class PostgresClaims:
             "claim_id": claim_id,
             "intent_id": intent_id,
             "channel": channel.value,
+            "submission_no": submission_no,
             "state": state,
             "result": Jsonb(dict(result)),
         }

@@ -12,7 +12,7 @@ from typing import Any
 
 from schemas.ids import Channel
 from schemas.reasons import Reason
-from sinks.dispatcher.rules import ClaimRequest, Facts, Grant, Row, Verdict, judge
+from sinks.dispatcher.rules import ClaimRequest, Facts, Grant, Row, RowAnswer, Verdict, answer_of, judge
 
 Place = tuple[str, int]
 
@@ -61,6 +61,16 @@ class MemoryClaims:
                 )
             return verdict
 
+    def look(
+        self, intent_id: str, channel: Channel, submission_no: int, *, call_timeout_ms: int
+    ) -> RowAnswer | None:
+        with self._lock:
+            row = self._rows.get((intent_id, channel))
+            if row is None:
+                return None
+            now_ms = self._clock_ms()
+            return answer_of(row, submission_no, call_timeout_ms=call_timeout_ms, now_ms=now_ms)
+
     def begin(self, claim_id: str) -> int | None:
         with self._lock:
             now_ms = self._clock_ms()
@@ -95,6 +105,7 @@ class MemoryClaims:
         *,
         intent_id: str,
         channel: Channel,
+        submission_no: int,
         state: str,
         result: Mapping[str, Any],
         suppress: tuple[str, Reason] | None = None,
@@ -107,7 +118,8 @@ class MemoryClaims:
                 if self.late.get(claim_id, {}).get("state", "unknown") == "unknown":
                     self.late[claim_id] = result
                 return False
-            self._rows[intent_id, channel] = replace(row, state=state, result=result)
+            number = max(row.submission_no, submission_no)
+            self._rows[intent_id, channel] = replace(row, state=state, result=result, submission_no=number)
             return True
 
     def write_facts(

@@ -23,7 +23,17 @@ from schemas.reasons import Reason, ReasonClass
 from schemas.suppression import Suppression
 from sinks.dispatcher.claims import Claims
 from sinks.dispatcher.prepare import Prepared, Preparer, Problem
-from sinks.dispatcher.rules import Busy, ClaimRequest, Expired, GiveBack, Grant, Refuse, Stored, Verdict
+from sinks.dispatcher.rules import (
+    Busy,
+    ClaimRequest,
+    Expired,
+    GiveBack,
+    Grant,
+    Refuse,
+    RowAnswer,
+    Stored,
+    Verdict,
+)
 from sinks.postgres.pool import NOT_REACHED
 from sinks.providers.base import Provider, Submission, SubmitResult
 
@@ -86,15 +96,42 @@ class Dispatcher:
         """One order. Never raises for what the world does; a raise is a fault of ours."""
         now_ms = self._ports.clock.now_ms()
         if now_ms >= order.not_after_ms:
-            return self._refuse(order, Reason.EXPIRED)
+            return self._unclaimed(order, AttemptState.REFUSED, Reason.EXPIRED)
         prepared = self._ports.preparer.prepare(order)
         if isinstance(prepared, Problem):
             ours = prepared.reason.reason_class is ReasonClass.OURS
-            return self._hold(order, prepared.reason) if ours else self._refuse(order, prepared.reason)
+            state = AttemptState.HELD if ours else AttemptState.REFUSED
+            return self._unclaimed(order, state, prepared.reason)
         held = self._gate(order)
         if held is not None:
-            return self._hold(order, held)
+            return self._unclaimed(order, AttemptState.HELD, held)
         return self._claim(order, prepared)
+
+    def _unclaimed(self, order: Dispatch, state: AttemptState, reason: Reason) -> Handled:
+        """Say that nothing was sent, unless the row knows better: an earlier delivery of this order may have
+        had a claim. Without the guard nobody knows: held, and its row answers the next order."""
+        try:
+            known = self._ports.claims.look(
+                order.intent_id,
+                order.channel,
+                order.submission_no,
+                call_timeout_ms=self._limits.call_timeout_ms,
+            )
+        except GuardUnavailable:
+            return self._hold(order, Reason.GUARD_UNAVAILABLE)
+        if known is None:
+            return Handled(attempts=[self._attempt(order, state, reason=reason)])
+        return self._answered(order, known)
+
+    def _answered(self, order: Dispatch, known: RowAnswer) -> Handled:
+        match known:
+            case Stored():
+                again = Attempt.model_validate_json(_json(known.result))
+                return Handled(attempts=[again], was_stored=True)
+            case Busy():
+                return Handled(wait_until_ms=known.until_ms)
+            case Expired():
+                return self._expired(order, known)
 
     # gates that need no row
 
@@ -104,9 +141,9 @@ class Dispatcher:
             return Reason.ACCOUNT_UNKNOWN
         if self._paused(order):
             return Reason.CONTROL_PAUSED
-        if not ports.clock_trusted():
-            return Reason.CLOCK_SKEWED
         try:
+            if not ports.clock_trusted():
+                return Reason.CLOCK_SKEWED
             if order.channel is Channel.SMS and not ports.completions_read():
                 return Reason.COMPLETIONS_UNREAD
         except GuardUnavailable:
@@ -141,17 +178,12 @@ class Dispatcher:
         match verdict:
             case Grant():
                 return self._submit(order, prepared, request, ttl_ms=verdict.ttl_ms, started=started)
-            case Stored():
-                again = Attempt.model_validate_json(_json(verdict.result))
-                return Handled(attempts=[again], was_stored=True)
-            case Busy():
-                return Handled(wait_until_ms=verdict.until_ms)
             case Refuse():
-                return self._refuse(order, verdict.reason)
+                return Handled(attempts=[self._attempt(order, AttemptState.REFUSED, reason=verdict.reason)])
             case GiveBack():
                 return self._hold(order, verdict.reason)
-            case Expired():
-                return self._expired(order, verdict)
+            case Stored() | Busy() | Expired():
+                return self._answered(order, verdict)
 
     def _ask(self, request: ClaimRequest) -> Verdict:
         """A commit whose answer was lost is found again by its claim id, once."""
@@ -192,7 +224,7 @@ class Dispatcher:
             order,
             AttemptState.UNKNOWN,
             claim_id=row.claim_id,
-            number=row.submission_no,
+            number=verdict.submission_no,
             submitted_ms=row.submitted_ms,
             lease_until_ms=row.lease_until_ms,
         )
@@ -277,6 +309,7 @@ class Dispatcher:
                 claim_id,
                 intent_id=order.intent_id,
                 channel=order.channel,
+                submission_no=attempt.submission_no,
                 state=attempt.state.value,
                 result=attempt.model_dump(mode="json", exclude_none=True),
                 suppress=suppress,
@@ -308,9 +341,6 @@ class Dispatcher:
 
     def _hold(self, order: Dispatch, reason: Reason) -> Handled:
         return Handled(attempts=[self._attempt(order, AttemptState.HELD, reason=reason)])
-
-    def _refuse(self, order: Dispatch, reason: Reason) -> Handled:
-        return Handled(attempts=[self._attempt(order, AttemptState.REFUSED, reason=reason)])
 
     def _attempt(
         self,

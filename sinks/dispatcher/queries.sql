@@ -62,7 +62,8 @@ FROM claims WHERE claim_id = %(claim_id)s;
 
 -- name: finish
 -- The result of the holder, if the row is still its. What was given up as unknown may become known.
-UPDATE claims SET state = %(state)s, result = %(result)s
+UPDATE claims SET state = %(state)s, result = %(result)s,
+       submission_no = greatest(submission_no, %(submission_no)s)
 WHERE claim_id = %(claim_id)s
   AND (state IN ('claimed', 'submitting') OR (state = 'unknown' AND %(state)s <> 'unknown'))
 RETURNING 1 AS found;

@@ -7,7 +7,8 @@
                               lease alive                 wait for its holder
     order above the row's     unknown not_accepted held   the machine's next number: claim it
                               claimed, lease over         claim it (no byte has left)
-                              submitting, lease over      claim it (the machine knows it as unknown)
+                              submitting, lease over      unknown under the new number: the machine may have
+                                                          been told that n was held, and must decide knowing
                               anything else               publish the row again
     order below the row's     any                         publish the row again
     other request digest      any                         conflicting_request, never sent
@@ -98,6 +99,7 @@ class Expired:
     """The holder's lease and call are over without a result: what it did is unknown."""
 
     row: Row
+    submission_no: int  # of the row, or the higher one that asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class GiveBack:
     reason: Reason
 
 
+RowAnswer = Stored | Expired | Busy
 Verdict = Grant | Stored | Expired | Busy | Refuse | GiveBack
 
 
@@ -148,14 +151,17 @@ def _by_row(request: ClaimRequest, row: Row, now_ms: int) -> Verdict | None:
         return Refuse(Reason.CONFLICTING_REQUEST)
     if row.state == "claimed" and row.claim_id == request.claim_id:
         return None
-    over_ms = row.lease_until_ms + (request.call_timeout_ms if row.state == "submitting" else 0)
+    return answer_of(row, request.submission_no, call_timeout_ms=request.call_timeout_ms, now_ms=now_ms)
+
+
+def answer_of(row: Row, submission_no: int, *, call_timeout_ms: int, now_ms: int) -> RowAnswer | None:
+    """What the row says to an order of this number; None when nothing of that order can have left."""
     if row.state in ("claimed", "submitting"):
+        over_ms = row.lease_until_ms + (call_timeout_ms if row.state == "submitting" else 0)
         if now_ms < over_ms:
             return Busy(over_ms)
-        if row.state == "submitting" and request.submission_no <= row.submission_no:
-            return Expired(row)
-        return None
-    if request.submission_no > row.submission_no and row.state in AGAIN:
+        return Expired(row, max(submission_no, row.submission_no)) if row.state == "submitting" else None
+    if submission_no > row.submission_no and row.state in AGAIN:
         return None
     return Stored(row.result or {})
 

@@ -35,6 +35,8 @@ class Database:
             min_size=0,
             max_size=size_max,
             timeout=CONNECT_S,
+            # The pool's own back-off doubles up to minutes: a database that is back must be seen at once.
+            reconnect_timeout=CONNECT_S,
             open=True,
             kwargs={
                 "options": _OPTIONS,

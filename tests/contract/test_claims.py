@@ -84,6 +84,7 @@ def finish(guard: Guard, state: str, number: int = 1, channel: Channel = E, clai
         claim or f"c-{channel.value}-{number}",
         intent_id="int-0001-test",
         channel=channel,
+        submission_no=number,
         state=state,
         result={"state": state, "n": number},
     )
@@ -146,8 +147,39 @@ def test_a_holder_that_died_in_its_call_leaves_unknown_and_is_not_replaced(guard
     guard.let_pass(CALL_MS)
     found = guard.claims.claim(order(claim_id="other"))
     assert isinstance(found, Expired)
-    assert found.row.claim_id == "c-email-1"
+    assert (found.row.claim_id, found.submission_no) == ("c-email-1", 1)
+    assert finish(guard, "unknown")
     assert isinstance(guard.claims.claim(order(2)), Grant)
+
+
+def test_the_next_number_over_a_call_nobody_answered_for_is_unknown_and_not_granted(guard: Guard) -> None:
+    guard.claims.claim(order())
+    guard.claims.begin("c-email-1")
+    guard.let_pass(LEASE_MS + CALL_MS + 1)
+    found = guard.claims.claim(order(2))
+    assert isinstance(found, Expired)
+    assert found.submission_no == 2
+    finish(guard, "unknown", 2, claim="c-email-1")
+    assert isinstance(guard.claims.claim(order(2, claim_id="other")), Stored)
+    assert isinstance(guard.claims.claim(order(3)), Grant)
+
+
+def test_an_order_that_will_not_be_claimed_learns_what_the_row_knows(guard: Guard) -> None:
+    def look(number: int) -> object:
+        return guard.claims.look("int-0001-test", E, number, call_timeout_ms=CALL_MS)
+
+    assert look(1) is None
+    guard.claims.claim(order())
+    assert isinstance(look(1), Busy)
+    guard.let_pass(LEASE_MS + 1)
+    assert look(1) is None
+    guard.claims.claim(order(claim_id="c-email-1b"))
+    guard.claims.begin("c-email-1b")
+    guard.let_pass(LEASE_MS + CALL_MS + 1)
+    assert isinstance(look(1), Expired)
+    finish(guard, "not_accepted", claim="c-email-1b")
+    assert isinstance(look(1), Stored)
+    assert look(2) is None
 
 
 def test_a_lease_that_is_over_cannot_begin(guard: Guard) -> None:
@@ -166,6 +198,7 @@ def test_a_late_result_does_not_change_the_row_of_its_successor(guard: Guard) ->
     guard.claims.claim(order())
     guard.claims.begin("c-email-1")
     guard.let_pass(LEASE_MS + CALL_MS + 1)
+    finish(guard, "unknown")
     guard.claims.claim(order(2))
     assert not finish(guard, "accepted", 1)
     assert isinstance(guard.claims.claim(order(2, claim_id="other")), Busy)
@@ -224,6 +257,7 @@ def test_a_result_that_suppresses_does_so_in_the_same_transaction(guard: Guard) 
         "c-email-1",
         intent_id="int-0001-test",
         channel=E,
+        submission_no=1,
         state="failed",
         result={},
         suppress=("k1.e.aa", Reason.INVALID_RECIPIENT),

@@ -55,6 +55,10 @@ class Away(MemoryClaims):
         self._check("begin")
         return super().begin(claim_id)
 
+    def look(self, *given: Any, **more: Any) -> Any:
+        self._check("look")
+        return super().look(*given, **more)
+
     def finish(self, claim_id: str, **given: Any) -> bool:
         self._check("finish")
         return super().finish(claim_id, **given)
@@ -225,6 +229,7 @@ def test_a_result_after_the_lease_is_recorded_and_published_but_does_not_change_
     def successor() -> None:
         bench.clock.on(41_000)
         bench.mail.during = lambda: None
+        assert bench.attempt().state is AttemptState.UNKNOWN
         late.append(bench.attempt(2))
 
     late: list[Attempt] = []
@@ -267,6 +272,63 @@ def test_a_guard_that_is_away_before_the_claim_holds(bench: Bench) -> None:
     bench.claims.away = frozenset()
     assert bench.attempt(2).state is AttemptState.ACCEPTED
     assert len(bench.mail.submitted) == 1
+
+
+STOPS: dict[str, tuple[Callable[[Bench], None], dict[str, Any]]] = {
+    "paused": (lambda bench: setattr(bench, "controls", Controls(["provider:mail-a"])), {}),
+    "clock": (lambda bench: setattr(bench, "clock_trusted", False), {}),
+    "key unknown": (lambda bench: setattr(bench, "unsealing", UnsealingKeys([])), {}),
+    "key shredded": (lambda bench: setattr(bench, "unsealing", UnsealingKeys([], shredded=["s1"])), {}),
+    "expired": (lambda bench: bench.clock.on(900_000), {}),
+    "account gone": (lambda bench: None, {"provider_account": "mail-z"}),
+}
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_what_was_sent_is_said_again_whatever_would_stop_it_now(bench: Bench, stop: str) -> None:
+    first = bench.attempt()
+    set_up, changes = STOPS[stop]
+    set_up(bench)
+    assert bench.attempt(**changes) == first
+    assert bench.attempt(2, **changes) == first
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_what_may_have_been_sent_is_unknown_whatever_would_stop_it_now(bench: Bench, stop: str) -> None:
+    bench.crash_at = "after_call"
+    with pytest.raises(Crash):
+        bench.handle()
+    bench.crash_at = ""
+    set_up, changes = STOPS[stop]
+    set_up(bench)
+    waiting = bench.handle(**changes).wait_until_ms
+    bench.clock.on(0 if waiting is None else waiting - bench.clock.ms + 1)
+    found = bench.attempt(**changes)
+    assert (found.state, found.submission_no) == (AttemptState.UNKNOWN, 1)
+
+
+def test_a_crashed_call_told_as_held_while_nobody_could_look_is_not_sent_again_unknowingly(
+    bench: Bench,
+) -> None:
+    bench.crash_at = "after_call"
+    with pytest.raises(Crash):
+        bench.handle()
+    bench.crash_at = ""
+    bench.claims.away = frozenset({"claim", "look"})
+    assert bench.attempt().reason is Reason.GUARD_UNAVAILABLE
+    bench.claims.away = frozenset()
+    bench.clock.on(41_000)
+    found = bench.attempt(2)
+    assert (found.state, found.submission_no) == (AttemptState.UNKNOWN, 2)
+    assert bench.attempt(2) == found
+    assert len(bench.mail.submitted) == 1
+    assert bench.attempt(3).state is AttemptState.ACCEPTED, "the machine decided knowing it"
+
+
+def test_a_refusal_waits_for_the_guard_because_the_order_may_have_been_sent(bench: Bench) -> None:
+    bench.claims.away = frozenset({"look"})
+    found = bench.attempt(not_after_ms=T0)
+    assert (found.state, found.reason) == (AttemptState.HELD, Reason.GUARD_UNAVAILABLE)
 
 
 def test_a_claim_that_was_committed_without_an_answer_is_found_again_and_goes_on(bench: Bench) -> None:
