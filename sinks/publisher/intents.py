@@ -24,7 +24,7 @@ from schemas.errors import (
     TemplateUnknown,
 )
 from schemas.fingerprints import FingerprintKeys
-from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, SmsConsent
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
 from schemas.policy import Policy
 from schemas.record import Record, TopicKind
 from schemas.sealed import Binding, Payload, SealingKey, seal
@@ -149,9 +149,10 @@ class IntentPublisher:
             sms_fingerprint=sms_fp,
             sms_consent=None
             if consent is None
-            else SmsConsent(
-                granted_at_ms=_milliseconds(consent, "sms_consent_at"), text_ref=new.sms_consent_text
-            ),
+            else {
+                "granted_at_ms": _milliseconds(consent, "sms_consent_at"),
+                "text_ref": new.sms_consent_text,
+            },
             challenge_ref=new.challenge_ref,
             variables=tuple(sorted(new.variables)),
             requested_at_ms=times["requested_at"],

@@ -76,6 +76,7 @@ def naive(**span: int) -> datetime:
     return later(**span).replace(tzinfo=None)
 
 
+CONSENT_TEXT, GRANTED = "/sms_consent/text_ref", "/sms_consent/granted_at_ms"
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("a deadline without a zone", {"deadline": naive(minutes=2)}, "naive_time", "/deadline"),
     ("a request without a zone", {"requested_at": naive()}, "naive_time", "/requested_at"),
@@ -117,6 +118,8 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("an address as an id", {"intent_id": EMAIL}, "invalid_field", "/intent_id"),
     ("an address as a tenant", {"tenant": EMAIL}, "invalid_field", "/tenant"),
     ("a consent without a zone", {"sms_consent_at": naive(days=-9)}, "naive_time", "/sms_consent_at"),
+    ("a consent text that is none", {"sms_consent_text": EMAIL + " x"}, "invalid_field", CONSENT_TEXT),
+    ("a consent of long ago", {"sms_consent_at": AT.replace(year=1999)}, "invalid_field", GRANTED),
     ("no address at all", {"email": None}, "wrong_type", "/email"),
     ("a number as a number", {"phone": 447700900456}, "wrong_type", "/phone"),
     ("an instant as text", {"deadline": "2026-09-21T14:02:00Z"}, "wrong_type", "/deadline"),
