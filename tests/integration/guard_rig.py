@@ -100,6 +100,7 @@ class Rig:
     dsn: str
     fleet: Fleet
     children: list[Child] = field(default_factory=list)
+    born: dict[str, int] = field(default_factory=dict)
 
     def dispatcher(self, *fault: str) -> Child:
         """Started; `fault` is `<point>, <signal name>, <submission number>`."""
@@ -123,9 +124,9 @@ class Rig:
     def order(
         self, intent_id: str, number: int = 1, *, account: str = EMAIL, to: str = "delivered@example.com"
     ) -> Dispatch:
-        """What the worker would order; the same intent and number give the same message."""
+        """What the worker would order; every number of an intent has its instants, hence the same message."""
         held = keys.publisher_keys(self.folder / "keys")
-        now_ms = SystemClock().now_ms()
+        now_ms = self.born.setdefault(intent_id, SystemClock().now_ms())
         channel = Channel.SMS if account == SMS else Channel.EMAIL
         phone = "+447700900001"
         prints = (
