@@ -145,7 +145,9 @@ def guard(settings: Settings, *, size_max: int) -> Database:
         raise SettingsRefused(["postgres: BACKSTOP_POSTGRES is not set"])
     missing = migrations_missing(dsn)
     if missing:
-        raise PreflightFailed(missing)
+        failed = PreflightFailed(missing)
+        failed.remedy = "Run `backstop migrate`."
+        raise failed
     return Database(dsn, size_max=size_max)
 
 
