@@ -211,6 +211,20 @@ def test_a_completion_between_claim_and_first_byte_stops_the_sms(bench: Bench) -
     assert bench.text.submitted == []
 
 
+def test_a_kill_switch_thrown_between_claim_and_first_byte_stops_it(bench: Bench) -> None:
+    plain = bench.claims.begin
+
+    def thrown_meanwhile(claim_id: str) -> int | None:
+        found = plain(claim_id)
+        bench.controls = Controls(["all"])
+        return found
+
+    bench.claims.begin = thrown_meanwhile  # type: ignore[method-assign]
+    found = bench.attempt()
+    assert (found.state, found.reason) == (AttemptState.HELD, Reason.CONTROL_PAUSED)
+    assert bench.mail.submitted == []
+
+
 def test_a_pause_between_claim_and_first_byte_outlives_the_lease_and_nothing_leaves(bench: Bench) -> None:
     plain = bench.claims.begin
 
