@@ -26,12 +26,6 @@ RESERVED = {
     Reason.EARLY_FACT,
     Reason.QUARANTINED,
     Reason.UNKNOWN_INTENT,
-    # The dispatcher's: to be struck from this list with the code that gives them.
-    Reason.CLOCK_SKEWED,
-    Reason.COMPLETIONS_UNREAD,
-    Reason.EMAIL_SKIPPED,
-    Reason.GUARD_UNAVAILABLE,
-    Reason.SEAL_BROKEN,
 }
 
 
