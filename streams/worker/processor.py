@@ -27,7 +27,7 @@ from streams.core import due
 from streams.core.draft import Context, Input, where
 from streams.core.effects import Fate, GivenUp, Step
 from streams.core.machine import steps
-from streams.core.state import IntentState, from_bytes, to_bytes
+from streams.core.state import IntentState, from_bytes, glance, holds, to_bytes
 from streams.engine.processor import Due, Output, View
 from streams.worker import accounting
 from streams.worker.accounting import Tally
@@ -138,8 +138,8 @@ class IntentProcessor:
             view.put(PROGRESS, key, accounting.merged(view.get(PROGRESS, key), added))
 
     def due_of(self, _key: bytes, value: bytes) -> Due | None:
-        state = from_bytes(value)
-        return Due(state.due_ms, state.due_latest_ms) if state.due_ms else None
+        row = glance(value)
+        return Due(row.due_ms, row.due_latest_ms) if row.due_ms else None
 
     def tick(
         self,
@@ -171,10 +171,10 @@ class IntentProcessor:
         """Rebuild the indexes of a partition from its state."""
         parking, held = Parking(), set()
         for key, value in view.items(INTENTS):
-            state = from_bytes(value)
-            if not state.request_digest:
-                parking.keep(key, has_end=_has_end(state))
-            elif _holds(state):
+            row = glance(value)
+            if not row.request_digest:
+                parking.keep(key, has_end=_has_end(from_bytes(value)))
+            elif holds(row):
                 held.add(key)
         self._parking[view.partition], self._held[view.partition] = parking, held
 
@@ -222,7 +222,7 @@ class IntentProcessor:
     def _index(self, view: View, key: bytes, state: IntentState | None) -> None:
         parking = self._parking.setdefault(view.partition, Parking())
         held = self._held.setdefault(view.partition, set())
-        if state is not None and _holds(state):
+        if state is not None and holds(state):
             held.add(key)
         else:
             held.discard(key)
@@ -309,10 +309,3 @@ def _says_nothing(found: list[Step], state: IntentState | None) -> bool:
 
 def _has_end(state: IntentState) -> bool:
     return any(fact.ends is not None for fact in state.early)
-
-
-def _holds(state: IntentState) -> bool:
-    tracks = (state.email, state.sms)
-    return state.closed is None and (
-        state.hold_reason is not None or any(t is not None and t.holds > 0 for t in tracks)
-    )
