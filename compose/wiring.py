@@ -32,6 +32,7 @@ from sinks.dispatcher.handle import Dispatcher, Limits, Ports
 from sinks.dispatcher.loop import DispatcherLoop
 from sinks.dispatcher.prepare import Preparer
 from sinks.kafka import admin
+from sinks.kafka.consumer import Ends
 from sinks.kafka.letters import Letters
 from sinks.kafka.producer import Publisher
 from sinks.poller.handle import Poller
@@ -170,7 +171,11 @@ def run_dispatcher(settings: Settings, stop: threading.Event) -> None:
         new_id=random_id,
         controls=lambda: board.controls,
         completions_read=CompletionsRead(
-            settings.kafka, names, claims, wait_s=settings.completions_wait_ms / 1000, clock=clock
+            Ends(settings.kafka),
+            names,
+            claims,
+            wait_s=settings.completions_wait_ms / 1000,
+            clock=clock,
         ),
         clock_trusted=ClockGuard(claims, clock, skew_ms_max=settings.clock_skew_ms_max),
     )

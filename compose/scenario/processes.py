@@ -28,7 +28,7 @@ from sinks.poller.handle import Answer, Call, Performed, Poller
 from sinks.poller.schedule import Order
 
 PASS_MS = 20  # as `sinks.poller.loop.PASS_S`
-RETRY_MS = 500  # as `sinks.dispatcher.loop.RETRY_S`
+RETRY_MS = 500  # as `sinks.dispatcher.work.RETRY_S`
 BUSY_MS_MIN = 20
 
 

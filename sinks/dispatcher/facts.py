@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from schemas.codec import Undecodable, decode
 from schemas.errors import GuardUnavailable
@@ -19,7 +20,7 @@ from schemas.suppression import Suppression, SuppressionAction
 from schemas.topics import TopicNames
 from sinks.dispatcher.claims import Claims
 from sinks.dispatcher.handle import HandlerClock
-from sinks.kafka.consumer import Ends, KafkaAway, Message, Place, Reader
+from sinks.kafka.consumer import KafkaAway, Message, Place, Reader
 
 log = logging.getLogger("backstop.dispatcher")
 
@@ -79,7 +80,7 @@ class FactsReader:
                     waiting = self._reader.poll(COUNT_MAX, POLL_S)
                     ends = self._reader.take_ends()
                 if waiting or ends:
-                    self._write(waiting, ends)
+                    write_facts(self._claims, self._names, waiting, ends)
                     waiting, ends = [], {}
             except GuardUnavailable as exc:
                 log.warning("who is done cannot be written: %s", exc)
@@ -88,26 +89,33 @@ class FactsReader:
                 log.warning("who is done cannot be read: %s", exc)
                 self._stop.wait(RETRY_S)
 
-    def _write(self, messages: list[Message], ends: Mapping[Place, int]) -> None:
-        closed: list[tuple[str, Reason]] = []
-        suppressed: list[tuple[str, str, Reason, str]] = []
-        lifted: list[tuple[str, str]] = []
-        progress: dict[Place, int] = {}
-        for message in messages:
-            progress[message.topic, message.partition] = message.offset + 1
-            record = decode(self._names.kind_of(message.topic), message.key, message.value)
-            if isinstance(record, Suppression):
-                if record.action is SuppressionAction.SUPPRESS:
-                    suppressed.append((record.fingerprint, record.channel.value, record.reason, record.cause))
-                else:
-                    lifted.append((record.fingerprint, record.channel.value))
-            elif not isinstance(record, Undecodable):
-                end = _end_of(record)
-                if end is not None:
-                    closed.append(end)
-        for place, offset in ends.items():
-            progress[place] = max(offset, progress.get(place, 0))
-        self._claims.write_facts(closed=closed, suppressed=suppressed, lifted=lifted, progress=progress)
+
+def write_facts(
+    claims: Claims, names: TopicNames, messages: Sequence[Message], ends: Mapping[Place, int]
+) -> None:
+    """What these records say, and how far the topics were read, in one transaction of the guard.
+
+    `ends`: positions of partitions read to their end, transaction markers included.
+    """
+    closed: list[tuple[str, Reason]] = []
+    suppressed: list[tuple[str, str, Reason, str]] = []
+    lifted: list[tuple[str, str]] = []
+    progress: dict[Place, int] = {}
+    for message in messages:
+        progress[message.topic, message.partition] = message.offset + 1
+        record = decode(names.kind_of(message.topic), message.key, message.value)
+        if isinstance(record, Suppression):
+            if record.action is SuppressionAction.SUPPRESS:
+                suppressed.append((record.fingerprint, record.channel.value, record.reason, record.cause))
+            else:
+                lifted.append((record.fingerprint, record.channel.value))
+        elif not isinstance(record, Undecodable):
+            end = _end_of(record)
+            if end is not None:
+                closed.append(end)
+    for place, offset in ends.items():
+        progress[place] = max(offset, progress.get(place, 0))
+    claims.write_facts(closed=closed, suppressed=suppressed, lifted=lifted, progress=progress)
 
 
 def _end_of(record: object) -> tuple[str, Reason] | None:
@@ -121,6 +129,12 @@ def _end_of(record: object) -> tuple[str, Reason] | None:
     return None
 
 
+class LogEnds(Protocol):
+    """The part of `sinks.kafka.consumer.Ends` that is used."""
+
+    def of(self, topics: Iterable[str]) -> dict[Place, int]: ...
+
+
 class CompletionsRead:
     """Whether everything that lies in intents and instructions now has been read into the guard.
 
@@ -131,10 +145,18 @@ class CompletionsRead:
     STEP_S = 0.02
 
     def __init__(
-        self, bootstrap: str, names: TopicNames, claims: Claims, *, wait_s: float, clock: HandlerClock
+        self,
+        ends: LogEnds,
+        names: TopicNames,
+        claims: Claims,
+        *,
+        wait_s: float,
+        clock: HandlerClock,
+        pause: Callable[[float], object] | None = None,
     ) -> None:
+        """`pause` waits for seconds; by default the calling thread does."""
         self._topics, self._claims, self._wait_s, self._clock = names.of(DONE_KINDS), claims, wait_s, clock
-        self._ends, self._lock, self._pause = Ends(bootstrap), threading.Lock(), threading.Event()
+        self._ends, self._lock, self._pause = ends, threading.Lock(), pause or threading.Event().wait
         self._known: dict[Place, int] = {}
         self._begun_s = float("-inf")
 
@@ -157,7 +179,7 @@ class CompletionsRead:
                 return True
             if self._clock.monotonic() >= came_s + self._wait_s:
                 return False
-            self._pause.wait(self.STEP_S)
+            self._pause(self.STEP_S)
 
 
 class ClockGuard:

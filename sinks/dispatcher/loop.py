@@ -5,31 +5,20 @@ It must not look into an order beyond its urgency; `handle` gives it its meaning
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
-from schemas.attempt import Attempt
-from schemas.codec import Undecodable, decode, headers
-from schemas.dispatch import Dispatch
-from schemas.errors import GuardUnavailable
-from schemas.reasons import Reason
 from schemas.record import TopicKind
-from schemas.suppression import Suppression
 from schemas.topics import TopicNames
-from sinks.dispatcher.handle import Dispatcher, Handled, HandlerClock
+from sinks.dispatcher.handle import Dispatcher, HandlerClock
+from sinks.dispatcher.work import OrderWork
 from sinks.kafka.consumer import Message, Place, Reader
 from sinks.kafka.lanes import Lanes, Offsets
 from sinks.kafka.letters import Letters
-from sinks.kafka.producer import OutgoingRecord, Publisher, PublishFailed
+from sinks.kafka.producer import Publisher
 
-log = logging.getLogger("backstop.dispatcher")
-
-SOURCE = "backstop/dispatcher"
 POLL_S = 0.05
-RETRY_S = 0.5
 BATCH_COUNT_MAX = 200
-BUSY_S_MIN, BUSY_S_MAX = 0.02, 1.0  # how long a lane is parked before it asks again about another's lease
 # Orders read and not finished, per topic; 2 000 × 10 KiB = 20 MiB. A full topic is paused, so that urgent
 # orders never wait outside behind bulk ones, and polling goes on however slow providers are (case F46).
 URGENT_IN_FLIGHT_MAX, BULK_IN_FLIGHT_MAX = 1_500, 500
@@ -51,9 +40,7 @@ class DispatcherLoop:
         session_timeout_ms: int,
         fault: Callable[[str], None] = lambda _point: None,
     ) -> None:
-        """`fault` is for crash tests: called by name before and after results are published."""
-        self._dispatcher, self._names, self._publisher = dispatcher, names, publisher
-        self._letters, self._clock, self._fault = letters, clock, fault
+        self._clock = clock
         self._urgent = names[TopicKind.DISPATCHES_URGENT]
         self._limits = {
             self._urgent: URGENT_IN_FLIGHT_MAX,
@@ -62,7 +49,17 @@ class DispatcherLoop:
         self._paused: set[str] = set()
         self._offsets = Offsets()
         self._stop = threading.Event()
-        self._lanes = Lanes(self._work, concurrency=concurrency)
+        work = OrderWork(
+            dispatcher,
+            names,
+            publisher=publisher,
+            letters=letters,
+            clock=clock,
+            stop=self._stop,
+            finished=self._offsets.finished,
+            fault=fault,
+        )
+        self._lanes = Lanes(work, concurrency=concurrency)
         self._reader = Reader(
             bootstrap,
             f"{names.prefix}dispatcher",
@@ -109,76 +106,3 @@ class DispatcherLoop:
 
     def _urgency(self, message: Message) -> tuple[int, int]:
         return (0 if message.topic == self._urgent else 1, message.timestamp_ms)
-
-    def _work(self, message: Message) -> float | None:
-        """One order to its end: result and Attempt are safe, or the offset stays where it is.
-
-        Returns the monotonic instant (s) to come back at while another holder is at it.
-        """
-        order = decode(self._names.kind_of(message.topic), message.key, message.value)
-        if isinstance(order, Undecodable):
-            self._bury(message, order)
-            return None
-        if not isinstance(order, Dispatch):
-            raise TypeError("a dispatch topic holds dispatches")
-        if self._stop.is_set():
-            return None
-        try:
-            handled = self._dispatcher.handle(order)
-        except AssertionError:
-            raise
-        except Exception as exc:  # noqa: BLE001  a fault of ours with one order must not block its neighbours
-            log.error("order at %s/%d failed: %s", message.topic, message.offset, type(exc).__name__)  # noqa: TRY400
-            self._bury(message, Undecodable(Reason.CORE_ERROR, detail=type(exc).__name__))
-            return None
-        if handled.wait_until_ms is not None:
-            left_s = (handled.wait_until_ms - self._clock.now_ms()) / 1000
-            return self._clock.monotonic() + min(max(left_s, BUSY_S_MIN), BUSY_S_MAX)
-        self._fault("before_publish")
-        if self._publish(self._outgoing(handled)) and self._heal(handled):
-            self._fault("after_publish")
-            self._offsets.finished(message)
-        return None
-
-    def _bury(self, message: Message, why: Undecodable) -> None:
-        if self._publish([self._letters.record(message, why, at_ms=self._clock.now_ms())]):
-            self._offsets.finished(message)
-
-    def _outgoing(self, handled: Handled) -> list[OutgoingRecord]:
-        found = [self._suppression(s) for s in handled.suppressions]
-        return found + [self._attempt(a) for a in handled.attempts]
-
-    def _attempt(self, attempt: Attempt) -> OutgoingRecord:
-        made = headers(attempt, source=SOURCE, record_id=attempt.attempt_id)
-        topic = self._names[TopicKind.ATTEMPTS]
-        return OutgoingRecord(topic, attempt.intent_id.encode(), attempt.to_bytes(), made)
-
-    def _suppression(self, record: Suppression) -> OutgoingRecord:
-        made = headers(record, source=SOURCE, record_id=f"{record.cause}:{record.channel.value}")
-        topic = self._names[TopicKind.SUPPRESSIONS]
-        return OutgoingRecord(topic, record.key.encode(), record.to_bytes(), made)
-
-    def _publish(self, records: list[OutgoingRecord]) -> bool:
-        """Until acknowledged, or stopped: then the order is read again and answered from its row."""
-        while True:
-            try:
-                self._publisher.publish(records)
-            except PublishFailed as exc:
-                log.warning("results not published yet: %s", exc)
-                if self._stop.wait(RETRY_S):
-                    return False
-            else:
-                return True
-
-    def _heal(self, handled: Handled) -> bool:
-        """Write the row the guard could not take; the offset waits for it."""
-        while handled.heal is not None:
-            try:
-                handled.heal()
-            except GuardUnavailable as exc:
-                log.warning("result not recorded yet: %s", exc)
-                if self._stop.wait(RETRY_S):
-                    return False
-            else:
-                return True
-        return True

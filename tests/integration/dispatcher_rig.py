@@ -28,7 +28,7 @@ from sinks.dispatcher.facts import ClockGuard, CompletionsRead, FactsReader
 from sinks.dispatcher.handle import Dispatcher, Limits, Ports
 from sinks.dispatcher.loop import DispatcherLoop
 from sinks.dispatcher.prepare import Preparer
-from sinks.kafka.consumer import Message, read_all
+from sinks.kafka.consumer import Ends, Message, read_all
 from sinks.kafka.letters import Letters
 from sinks.kafka.producer import OutgoingRecord, Publisher
 from sinks.postgres.pool import Database
@@ -116,7 +116,7 @@ class Rig:
             new_id=random_id,
             controls=Controls,
             completions_read=CompletionsRead(
-                self.bootstrap, self.names, self.claims, wait_s=COMPLETIONS_WAIT_S, clock=self.clock
+                Ends(self.bootstrap), self.names, self.claims, wait_s=COMPLETIONS_WAIT_S, clock=self.clock
             ),
             clock_trusted=ClockGuard(self.claims, self.clock, skew_ms_max=LIMITS.clock_skew_ms_max),
             fault=lambda point: self.fault(point),
