@@ -95,6 +95,7 @@ class PostgresClaims:
             "fingerprint": request.fingerprint,
             "fingerprints": list(request.fingerprints),
             "destination": min(request.fingerprints),
+            "expiry_ms": request.expiry_ms,
         }
         with self._database.transaction() as cursor:
             cursor.execute(SQL["lock_fingerprint"], values)
@@ -112,7 +113,6 @@ class PostgresClaims:
                         "dispatch_key": request.dispatch_key,
                         "template": request.template,
                         "ttl_ms": verdict.ttl_ms,
-                        "expiry_ms": request.expiry_ms,
                         "submission_no": request.submission_no,
                         "provider_account": request.account,
                         "claim_id": request.claim_id,
@@ -228,4 +228,5 @@ def _facts(cursor: Any, values: Mapping[str, Any]) -> Facts:
         None if suppressed is None else suppressed["reason"],
         cursor.execute(SQL["withdrawal_read"], values).fetchone() is not None,
         cursor.execute(SQL["sms_exists"], values).fetchone() is not None,
+        cursor.execute(SQL["lived_before"], values).fetchone() is not None,
     )

@@ -23,6 +23,7 @@ class MemoryClaims:
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms, self._lock = clock_ms, threading.RLock()
         self._rows: dict[tuple[str, Channel], Row] = {}
+        self._expiries: dict[str, int] = {}
         self._closed: dict[str, Reason] = {}
         self._suppressed: dict[tuple[str, str], Reason] = {}
         self._withdrawn: set[str] = set()
@@ -43,9 +44,11 @@ class MemoryClaims:
                 next((r for r in listed if r is not None), None),
                 any(f in self._withdrawn for f in request.fingerprints),
                 (request.intent_id, Channel.SMS) in self._rows,
+                self._expiries.get(request.intent_id, request.expiry_ms) != request.expiry_ms,
             )
             verdict = judge(request, row, facts, now_ms)
             if isinstance(verdict, Grant):
+                self._expiries[request.intent_id] = request.expiry_ms
                 self._rows[place] = Row(
                     request.submission_no,
                     "claimed",

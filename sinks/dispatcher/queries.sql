@@ -26,6 +26,10 @@ SELECT 1 AS found FROM withdrawals WHERE fingerprint = ANY(%(fingerprints)s) LIM
 -- Whether the SMS of this intent has a claim.
 SELECT 1 AS found FROM claims WHERE intent_id = %(intent_id)s AND channel = 'sms';
 
+-- name: lived_before
+-- Whether this id was used for another request: an expiry never moves.
+SELECT 1 AS found FROM claims WHERE intent_id = %(intent_id)s AND expiry_ms <> %(expiry_ms)s LIMIT 1;
+
 -- name: claim_insert
 -- The first claim of an intent and channel.
 INSERT INTO claims (intent_id, channel, tenant, fingerprint, request_digest, dispatch_key, template, ttl_ms,

@@ -12,6 +12,8 @@
                               anything else               publish the row again
     order below the row's     any                         publish the row again
     other request digest      any                         conflicting_request, never sent
+    other expiry, any channel any                         conflicting_request: the id had another life, which
+                                                          the worker has forgotten
 
 An order may be more than one above the row: holds while the database was away leave no row. The row is
 read, judged and written under the destination's and the intent's lock. It must not do I/O.
@@ -76,6 +78,7 @@ class Facts:
     suppressed: str | None = None
     withdrawn: bool = False
     sms_claimed: bool = False
+    lived_before: bool = False  # a row of this intent, of either channel, has another expiry
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,8 @@ Verdict = Grant | Stored | Expired | Busy | Refuse | GiveBack
 
 def judge(request: ClaimRequest, row: Row | None, facts: Facts, now_ms: int) -> Verdict:
     """What this order may do, given the row and everything else the guard knows at `now_ms`."""
+    if facts.lived_before:
+        return Refuse(Reason.CONFLICTING_REQUEST)
     if row is not None:
         found = _by_row(request, row, now_ms)
         if found is not None:

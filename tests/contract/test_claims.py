@@ -227,6 +227,17 @@ def test_another_digest_under_the_same_key_conflicts(guard: Guard) -> None:
     assert guard.claims.claim(order(2, request_digest="e" * 64)) == Refuse(Reason.CONFLICTING_REQUEST)
 
 
+@pytest.mark.parametrize(("first", "then"), [(E, S), (S, E)])
+def test_another_expiry_under_the_same_id_conflicts_whatever_the_channel(
+    guard: Guard, first: Channel, then: Channel
+) -> None:
+    """The worker forgets an id after its expiry; the guard knows that it had another life."""
+    guard.claims.claim(order(channel=first))
+    reused = order(channel=then, expiry_ms=4_000_000_060_000, unless_sms_claimed=False)
+    assert guard.claims.claim(reused) == Refuse(Reason.CONFLICTING_REQUEST)
+    assert isinstance(guard.claims.claim(order(channel=then, unless_sms_claimed=False)), Grant)
+
+
 def facts(guard: Guard, **changes: object) -> None:
     given: dict[str, object] = {"closed": [], "suppressed": [], "lifted": [], "progress": {}}
     guard.claims.write_facts(**(given | changes))  # type: ignore[arg-type]
