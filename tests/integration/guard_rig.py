@@ -190,11 +190,20 @@ def eventually(what: Callable[[], bool], *, within_s: float = WAIT_S) -> None:
 
 
 @contextmanager
-def rig(bootstrap: str, dsn: str, folder: Path, **changes: str) -> Iterator[Rig]:
-    """A rig whose processes end with it. `changes` are settings; `dsn` is a database of its own."""
+def rig(
+    bootstrap: str,
+    dsn: str,
+    folder: Path,
+    *,
+    more: Callable[[Path], None] = lambda _folder: None,
+    **changes: str,
+) -> Iterator[Rig]:
+    """A rig whose processes end with it. `dsn` is a database of its own; `more` may add to the files of the
+    run, `changes` are settings."""
     port, prefix = free_port(), f"g{random_id()[:10]}."
     url = f"http://127.0.0.1:{port}"
     files.write(folder, simulator_url=url)
+    more(folder)
     found = {**files.environment(folder, kafka=bootstrap, postgres=dsn, prefix=prefix), **changes}
     migrate(dsn)
     fleet = Fleet(folder, found)
