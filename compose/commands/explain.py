@@ -17,6 +17,7 @@ from compose.local.database import Database
 from compose.local.stack import running
 from compose.output import say, show_json
 from compose.settings import Settings
+from schemas.topics import TopicNames
 from sinks.operator import explain as story
 
 
@@ -48,7 +49,8 @@ def explain(
 def _rows(settings: Settings, intent_id: str, why: str) -> list[dict[str, Any]]:
     database = wiring.guard(settings, size_max=1)
     try:
-        return story.load(database, intent_id, who=getpass.getuser(), why=why)
+        names = TopicNames(settings.prefix)
+        return story.load(database, intent_id, names=names, who=getpass.getuser(), why=why)
     finally:
         database.close()
 

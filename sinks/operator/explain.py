@@ -6,19 +6,24 @@ a name: the audit has none to show.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any
 
-from schemas.decision import Ages, Decision, Phase
+from schemas.decision import Ages, Decision
 from schemas.errors import BackstopError
+from schemas.topics import TOPICS, TopicNames
 from sinks.operator.books import SQL
+from sinks.operator.chain import chain
 from sinks.operator.sentences import Line, Row, decision_of, line, since, utc
-from sinks.operator.text import check, check_name
+from sinks.operator.sms import claim_of, why_sms
+from sinks.operator.text import check, check_name, printable
 from sinks.postgres.pool import Database
 
 UNDECIDED = "undecided"
+COLUMNS = 110
+_DETAIL = 12  # where the text of a timed line begins
 
 
 class IntentUnknown(BackstopError):
@@ -41,6 +46,7 @@ class Story:
     intent_id: str
     asked: Mapping[str, Any]
     lines: tuple[Line, ...]
+    sms: str
     phase: str
     closed: str | None
     outcome: Mapping[str, Any] | None
@@ -49,16 +55,22 @@ class Story:
     chain: str = ""
 
 
-def load(database: Database, intent_id: str, *, who: str, why: str) -> list[dict[str, Any]]:
-    """The audited records of one intent; the reading is logged with who and why.
+def load(
+    database: Database, intent_id: str, *, names: TopicNames, who: str, why: str
+) -> list[dict[str, Any]]:
+    """What is audited of one intent under these topics, and its claims; the reading is logged.
 
     Raises `IntentUnknown`, `OperatorTextRefused` or `GuardUnavailable`.
     """
     asked = {"intent_id": intent_id, "who": check_name(who, "who"), "why": check(why, "why")}
     with database.transaction() as cursor:
-        rows = [dict(r) for r in cursor.execute(SQL["story"], asked).fetchall()]
+        found = cursor.execute(SQL["story"], asked | {"topics": list(names.of(TOPICS))}).fetchall()
+    rows = [dict(row) for row in found]
     if not rows:
-        raise IntentUnknown(f"nothing is audited under {intent_id}", code="intent_unknown")
+        raise IntentUnknown(
+            f"nothing is audited under {printable(intent_id)} in topics {names.prefix}*",
+            code="intent_unknown",
+        )
     return rows
 
 
@@ -76,6 +88,7 @@ def tell(intent_id: str, rows: Sequence[Row]) -> Story:
         intent_id,
         request,
         tuple(lines),
+        why_sms(decisions, rows, start),
         UNDECIDED if last is None or last.next_phase is None else last.next_phase.value,
         None if last is None or last.closed is None else last.closed.value,
         None
@@ -83,27 +96,20 @@ def tell(intent_id: str, rows: Sequence[Row]) -> Story:
         else last.outcome.model_dump(mode="json", exclude_none=True),
         None if last is None else last.next_due_ms,
         _ages_told(decisions),
-        f"chain not verified: {altered} decisions are not here as they were written"
-        if altered
-        else verify(decisions),
+        chain(decisions, rows, altered=altered),
     )
 
 
-def verify(decisions: Sequence[Decision]) -> str:
-    """Whether each decision names the digest of the one before; the first that does not."""
-    prior = ""
-    for number, decision in enumerate(decisions, 1):
-        if decision.seq == 1:
-            prior = ""  # a life of its own: the request came again after the first was forgotten
-        if decision.prev_digest != prior:
-            return f"the chain breaks at decision {number} ({decision.decision_id})"
-        prior = sha256(decision.to_bytes()).hexdigest()
-    return f"chain of {len(decisions)} decisions verified"
-
-
 def render(story: Story) -> str:
-    """The story as plain text."""
-    return "\n".join(_text(story))
+    """The story as plain text of at most `COLUMNS` columns, with nothing in it that a terminal would obey."""
+    return "\n".join(folded for one in _text(story) for folded in _folded(printable(one)))
+
+
+def _folded(text: str) -> list[str]:
+    """The line, continued under its own beginning."""
+    lead = len(text) - len(text.lstrip())
+    under = " " * max(lead, _DETAIL)
+    return textwrap.wrap(text, COLUMNS, subsequent_indent=under, break_on_hyphens=False) or [""]
 
 
 def as_dict(story: Story) -> dict[str, Any]:
@@ -117,6 +123,7 @@ def as_dict(story: Story) -> dict[str, Any]:
         ],
         "phase": story.phase,
         "closed": story.closed,
+        "sms": story.sms,
         "outcome": None if story.outcome is None else dict(story.outcome),
         "next_due": None if story.next_due_ms is None else utc(story.next_due_ms),
         "ages_ms": dict(story.ages),
@@ -131,13 +138,14 @@ def _text(story: Story) -> Iterator[str]:
         yield from _asked(asked)
     else:
         yield "  no request was seen under this id"
+    yield f"  {story.sms}"
     yield ""
     for one in story.lines:
         yield f"{since(one.since_ms):>10}  {one.what}"
-        yield from (f"{'':12}{detail}" for detail in one.details)
+        yield from (f"{'':{_DETAIL}}{detail}" for detail in one.details)
     yield ""
     for name, ages in story.ages.items():
-        yield f"ages {name}: " + ", ".join(f"{k} {since(v).removeprefix('+')}" for k, v in ages.items())
+        yield f"ages {name}: " + ", ".join(f"{k} {_age(v)}" for k, v in ages.items())
     if story.outcome is not None:
         yield "outcome: " + _summary(story.outcome)
     yield from _open_end(story)
@@ -180,13 +188,18 @@ def _summary(outcome: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _ages_told(decisions: Sequence[Decision]) -> dict[str, dict[str, int]]:
-    """The three ages at the two moments that matter."""
-    claim = next((d for d in decisions if Phase.SMS_CLAIMED in (d.next_phase, *d.via)), None)
-    last = decisions[-1] if decisions else None
-    moments = (("at the SMS claim", claim), ("at the end", last))
-    return {name: _ages(d.ages) for name, d in moments if d is not None and d.ages is not None}
+def _ages_told(decisions: Sequence[Decision]) -> dict[str, dict[str, int | None]]:
+    """The three ages at the two moments that matter; None where nobody knew."""
+    moments = (
+        ("at the SMS claim", claim_of(decisions)),
+        ("at the end", decisions[-1] if decisions else None),
+    )
+    return {name: _ages(d.ages) for name, d in moments if d is not None}
 
 
-def _ages(ages: Ages) -> dict[str, int]:
-    return {k.removesuffix("_ms"): v for k, v in ages.model_dump(exclude_none=True).items()}
+def _ages(ages: Ages | None) -> dict[str, int | None]:
+    return {name.removesuffix("_ms"): getattr(ages, name, None) for name in Ages.model_fields}
+
+
+def _age(ms: int | None) -> str:
+    return "not known" if ms is None else since(ms).removeprefix("+")

@@ -9,6 +9,6 @@ WHERE claims.intent_id = ANY(%(intents)s)
 GROUP BY claims.intent_id, claims.channel, closed.recorded_ms;
 
 -- name: story
--- Every audited record of one intent, in the order of the log; the reading is logged.
+-- What is audited of one intent under these topics and what the guard claimed for it, by time; the reading is logged.
 SELECT topic, partition, kafka_offset, log_ms, record, body, sanitised, reason, pointer, note
-FROM audit_story(%(intent_id)s, %(who)s, %(why)s);
+FROM intent_story(%(intent_id)s, %(who)s, %(why)s, %(topics)s);

@@ -81,6 +81,8 @@ def _what(record: str, b: Mapping[str, Any]) -> str:
             return f"cancelled by {b['source']}"
         case "dispatch":
             return f"order: {b['channel']} submission {b['submission_no']} by {b['provider_account']}"
+        case "claim":
+            return f"the guard's row: {b['channel']} submission {b['submission_no']}, {b['state']}"
         case "attempt":
             return f"{b['channel']} submission {b['submission_no']}: {b['state']}{_because(b)}"
         case "lookup":

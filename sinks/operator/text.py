@@ -1,8 +1,12 @@
-"""What an operator writes down is kept for good: it must not hold an address or a number of a person."""
+"""What an operator writes down is kept for good: it must not hold an address or a number of a person.
+
+What an operator reads is plain text: nothing in it may move a cursor, hide or turn around a word.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from schemas.errors import BackstopError
 
@@ -14,13 +18,20 @@ _ADDRESS = re.compile(r"@|%40|＠")
 _DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 # Digits that follow a letter or # are a ticket's.
 _NUMBER = re.compile(rf"(?<![A-Za-z#\d])(?:\d[\s().\-–/]*){{{_DIGITS_MIN},}}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# Controls (C0, C1), format characters (bidi, zero width, tags), halves of pairs, line and paragraph ends.
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+REPLACEMENT = "\ufffd"
 
 
 class OperatorTextRefused(BackstopError):
     """Too short, too long, or about a person. The text is not quoted."""
 
     remedy = "Name a ticket or a reason, such as «ticket 4711»; no address, no telephone number."
+
+
+def printable(text: str) -> str:
+    """The text with every character replaced that a terminal obeys instead of showing."""
+    return "".join(REPLACEMENT if unicodedata.category(c) in _UNPRINTABLE else c for c in text)
 
 
 def check_name(text: str, name: str) -> str:
@@ -42,7 +53,7 @@ def _shape(text: str, chars_min: int) -> str | None:
     count = len(text.strip())
     if not chars_min <= count <= TEXT_CHARS_MAX:
         return f"has {count} characters; {chars_min} to {TEXT_CHARS_MAX} wanted"
-    return "holds a control character" if _CONTROL.search(text) else None
+    return "holds a control character" if printable(text) != text else None
 
 
 def _checked(text: str, name: str, problem: str | None) -> str:

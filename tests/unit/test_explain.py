@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from schemas.attempt import AttemptState
+from schemas.control import Controls
 from schemas.ids import Channel
 from schemas.intent import IntentRequested
 from schemas.observation import ProviderState
@@ -17,8 +18,9 @@ from schemas.record import Record, TopicKind
 from schemas.topics import TopicNames
 from sinks.audit.rows import RowWriter, without_body
 from sinks.kafka.consumer import Message
-from sinks.operator.explain import UNDECIDED, as_dict, render, tell, verify
-from sinks.operator.text import OperatorTextRefused, check, check_name
+from sinks.operator.chain import broken
+from sinks.operator.explain import COLUMNS, UNDECIDED, as_dict, render, tell
+from sinks.operator.text import OperatorTextRefused, check, check_name, printable
 from tests import builders
 from tests.builders import DEADLINE_MS, ID, T0, Play
 
@@ -104,7 +106,7 @@ def test_a_decision_that_was_altered_or_taken_away_breaks_the_chain() -> None:
 
 def test_a_second_life_begins_a_chain_of_its_own() -> None:
     first = builders.started().decisions
-    assert verify([*first, *first]) == f"chain of {2 * len(first)} decisions verified"
+    assert broken([*first, *first]) is None
 
 
 def test_a_decision_that_is_not_kept_as_it_was_is_said_and_not_called_broken() -> None:
@@ -161,6 +163,188 @@ def test_a_reason_of_a_newer_version_is_no_reason_to_fail() -> None:
     assert "does not know the reason" in render(tell(ID, [found]))
 
 
+C = Channel.SMS
+Given = list[tuple[int, TopicKind, Record]]
+
+
+def went(state: AttemptState | None, **changes: Any) -> Given:
+    """The deadline passes, and the dispatcher says this of the SMS."""
+    tries = [] if state is None else [(70_000, K.ATTEMPTS, builders.attempt(70_000, state, C, **changes))]
+    return [(200, K.ATTEMPTS, builders.attempt(200, AttemptState.ACCEPTED)), *tries]
+
+
+def email(state: ProviderState, **changes: Any) -> Given:
+    return [(5_000, K.OBSERVATIONS, builders.observation(5_000, state, **changes))]
+
+
+ORDERED = "SMS was ordered; what came of it is not known"
+CLAIMED = "claimed at +63.000 s: the deadline passed without a usable answer; SMS was claimed"
+WHY_SMS: dict[str, tuple[dict[str, Any], Given, str]] = {
+    "it was taken": (
+        {},
+        went(AttemptState.ACCEPTED),
+        f"SMS went: the provider took it; whether it arrived is not known; {CLAIMED}",
+    ),
+    "it arrived": (
+        {},
+        [
+            *went(AttemptState.ACCEPTED),
+            (79_000, K.OBSERVATIONS, builders.observation(79_000, ProviderState.DELIVERED, C)),
+        ],
+        f"SMS went, and the provider says it arrived; {CLAIMED}",
+    ),
+    "it was taken and then failed": (
+        {},
+        [
+            *went(AttemptState.ACCEPTED),
+            (
+                79_000,
+                K.OBSERVATIONS,
+                builders.observation(79_000, ProviderState.FAILED_PERMANENT, C, reason=Reason.BLOCKED),
+            ),
+        ],
+        "SMS went: the provider took it; the carrier or mail server blocks this message for good; " + CLAIMED,
+    ),
+    "it was refused": (
+        {},
+        went(AttemptState.REFUSED, reason=Reason.SUPPRESSED),
+        f"no SMS went: the destination is on our suppression list; {CLAIMED}",
+    ),
+    "it is held": (
+        {},
+        went(AttemptState.HELD, reason=Reason.CONTROL_PAUSED),
+        f"no SMS is known to have gone: an operator paused this; it is held, not refused; {CLAIMED}",
+    ),
+    "its answer was lost": (
+        {},
+        went(AttemptState.UNKNOWN),
+        f"whether the SMS went is not known: the answer to its submission was lost; {CLAIMED}",
+    ),
+    "nobody said": ({}, went(None), f"{ORDERED}; {CLAIMED}"),
+    "the e-mail failed": (
+        {},
+        email(ProviderState.FAILED_PERMANENT, reason=Reason.PERMANENT_BOUNCE),
+        f"{ORDERED}; claimed at +5.000 s: e-mail has conclusively failed; SMS was claimed at once",
+    ),
+    "no consent": (
+        {"sms_consent": None},
+        went(None),
+        "no SMS went: the person did not agree to SMS (decided at +63.000 s)",
+    ),
+    "the e-mail arrived": (
+        {},
+        email(ProviderState.DELIVERED),
+        "no SMS went: the provider said at +5.000 s that the e-mail arrived",
+    ),
+    "it was done before": (
+        {},
+        [(5_000, K.INTENTS, builders.completed(5_000))],
+        "no SMS went: the person did it; nothing more is sent (+5.000 s)",
+    ),
+}
+
+
+def told_of(changes: dict[str, Any], given: Given) -> list[dict[str, Any]]:
+    """The rows of a life with this request and these inputs, ticks between them, until 80 s."""
+    ask = builders.request(**changes)
+    game = builders.play((0, ask))
+    for at, _, record in given:
+        game.then(at, record)
+    game.until(80_000)
+    return rows_of(game, [(K.INTENTS, 0, ask), *((kind, at, record) for at, kind, record in given)])
+
+
+@pytest.mark.parametrize("case", WHY_SMS)
+def test_one_sentence_says_why_the_sms_went_or_did_not(case: str) -> None:
+    changes, given, sentence = WHY_SMS[case]
+    story = tell(ID, told_of(changes, given))
+    assert story.sms == sentence
+    assert as_dict(story)["sms"] == sentence
+    assert sentence in " ".join(render(story).split("\n\n")[0].split())
+
+
+def test_before_the_deadline_the_sentence_says_what_the_sms_waits_for() -> None:
+    ask = builders.request()
+    nothing = tell(ID, [row(K.INTENTS, ask.to_bytes(), at=0, offset=0)])
+    assert nothing.sms == "whether an SMS goes is not decided yet"
+    asked = tell(ID, rows_of(builders.play((0, ask)), [(K.INTENTS, 0, ask)]))
+    assert asked.sms.startswith("no SMS yet: it goes at the deadline")
+
+
+def test_a_paused_claim_is_told_as_held_by_the_operator() -> None:
+    ask = builders.request()
+    game = builders.play((0, ask), ctx=builders.context(controls=Controls(["channel:sms"], offset=4)))
+    game.until(61_000)
+    story = tell(ID, rows_of(game, [(K.INTENTS, 0, ask)]))
+    assert story.sms == "no SMS yet: an operator paused this; it is held, not refused"
+
+
+def test_a_chain_whose_end_was_taken_away_is_noticed_by_what_its_decisions_caused() -> None:
+    rows = told_of({}, went(AttemptState.ACCEPTED))
+    decided = [n for n, r in enumerate(rows) if r["record"] == "decision"]
+    claim = next(n for n in decided if rows[n]["body"]["reason"] == "deadline_reached")
+    kept = [r for n, r in enumerate(rows) if n < claim or n not in decided]
+    story = tell(ID, kept)
+    assert "but nothing here ordered sms dispatch 1 (backstop.attempts/0/2)" in story.chain
+    assert story.sms.endswith("the decision that claimed it is not here")
+    guard = {"channel": "sms", "submission_no": 1, "state": "unknown"}
+    only = [r for r in kept if r["record"] != "attempt" or r["body"]["channel"] == "email"]
+    only.append({**ALWAYS, **PLACE, "record": "claim", "body": guard})
+    story = tell(ID, only)
+    assert "nothing here ordered sms dispatch 1 (claims/0/0)" in story.chain
+    assert story.sms == f"{ORDERED}; the decision that claimed it is not here"
+
+
+def test_an_order_of_a_decision_that_is_not_here_is_noticed_though_its_number_was_ordered() -> None:
+    rows = told_of({}, went(None))
+    order = {"record": "dispatch", "channel": "sms", "submission_no": 1, "provider_account": "text-a"}
+    mine = {**ALWAYS, **PLACE, "record": "dispatch", "body": order | {"decision_id": f"{ID}:1"}}
+    assert tell(ID, [*rows, mine]).chain.endswith("decisions verified")
+    other = {**mine, "body": order | {"decision_id": f"{ID}:99"}}
+    assert "nothing here ordered sms dispatch 1" in tell(ID, [*rows, other]).chain
+
+
+PLACE = {"topic": "claims", "partition": 0, "kafka_offset": 0, "log_ms": T0 + 70_000, "sanitised": 0}
+
+
+def test_an_age_nobody_knew_is_said_to_be_not_known() -> None:
+    story = tell(ID, told_of({}, went(None)))
+    assert story.ages["at the SMS claim"] == {
+        "since_email_request": 63_000,
+        "since_last_answer": None,
+        "since_sms_claim": 0,
+    }
+    assert "since_email_request 63.000 s, since_last_answer not known, since_sms_claim" in render(story)
+
+
+def test_no_line_of_a_story_is_wider_than_a_screen_and_no_word_is_lost() -> None:
+    rows = told_of({}, went(AttemptState.REFUSED, reason=Reason.SUPPRESSED))
+    longest = "token-" * 30
+    rows.append(
+        {
+            **ALWAYS,
+            **PLACE,
+            "topic": "t" * 200,
+            "record": "suppression",
+            "body": {"channel": longest, "reason": "x"},
+        }
+    )
+    text = render(tell(ID, rows))
+    assert max(map(len, text.splitlines())) <= COLUMNS
+    assert longest in text.replace("\n", "").replace(" ", "")
+    assert Reason.SUPPRESSED.sentence[1:-1] in " ".join(text.split())
+
+
+@pytest.mark.parametrize("bad", ["\x1b[2J", "\x9b2J", "\u202e", "\u2066", "\u200f", "\u2028", "\r", "\x07"])
+def test_nothing_a_terminal_obeys_comes_out_of_a_story(bad: str) -> None:
+    asked = {"record": "instruction", "operator": "op-1", "action": "cancel", "why": f"so {bad}it is"}
+    story = tell(ID, [{**ALWAYS, **PLACE, "record": "instruction", "body": asked}])
+    text = render(story)
+    assert not set(bad) & set(text) - set("[2J")
+    assert "so \ufffd" in text
+    assert printable("Grüße → 東京, «ok» 4.5 s") == "Grüße → 東京, «ok» 4.5 s"
+
+
 def test_machines_get_the_same_story() -> None:
     story = tell(ID, fallback())
     found = orjson.loads(orjson.dumps(as_dict(story)))
@@ -193,7 +377,7 @@ def test_a_reason_without_a_person_is_taken(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "  a ", "x" * 201, "a\nb\nc", "a\x00bc"),
+        *("", "  a ", "x" * 201, "a\nb\nc", "a\x00bc", "a\x9bbc", "ab \u202ecd"),
         *("ada@example.com called", "ada%40example.com", "ada＠example.com"),
         *("+44 7700 900123", "call 07700900123", "(020) 7946-0018", "0012 345 67"),
     ],
