@@ -1,57 +1,24 @@
-"""The command line: one name for a command, its container service and its heading in the README.
+"""The entry point `backstop`: light, so that Ctrl-C means the same before the commands are loaded.
 
-It must not do the work: each command builds what it needs through `compose.wiring` and says what came of it.
+It must not import a command at module level: that takes two seconds, in which people change their mind.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 
-import typer
-
-from compose.commands import demo, doctor, explain, keys, processes, publish, scenario, topics, up
-from compose.output import AWAY, FAULT, REFUSED, STOPPED, fail, say
-from schemas.errors import BackstopError, GuardUnavailable
-from sinks.kafka.consumer import KafkaAway
-from sinks.kafka.producer import PublishFailed
-
-log = logging.getLogger("backstop")
-
-app = typer.Typer(
-    name="backstop",
-    help="Watch by polling whether an e-mail arrived; send exactly one SMS when it did not.\n\n"
-    "Start with: backstop demo",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-demo.register(app)
-up.register(app)
-processes.register(app)
-explain.register(app)
-doctor.register(app)
-app.add_typer(topics.app, name="topics")
-app.add_typer(keys.app, name="keys")
-app.add_typer(publish.app, name="publish")
-app.add_typer(scenario.app, name="scenario")
+STOPPED = 130  # what shells give for SIGINT; the other exit codes are in `compose.output`
 
 
 def main() -> None:
-    """Entry point: errors of ours become one sentence, a remedy and an exit code."""
+    """Load the commands and run the one asked for."""
     try:
-        app()
-    except (KafkaAway, PublishFailed, GuardUnavailable) as exc:
-        fail(exc, code=AWAY)
-    except BackstopError as exc:
-        fail(exc, code=REFUSED)
+        from compose.app import run
+
+        run()
     except KeyboardInterrupt:
-        say("stopped")
+        sys.stderr.write("stopped\n")
         sys.exit(STOPPED)
-    except Exception:
-        log.exception("a fault of ours")
-        sys.exit(FAULT)
 
 
 if __name__ == "__main__":

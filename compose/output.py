@@ -14,16 +14,21 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from rich.console import Console
+from rich.text import Text
 
 from schemas.errors import BackstopError
 
-OK, DOES_NOT_HOLD, REFUSED, AWAY, FAULT, STOPPED = 0, 1, 2, 3, 4, 130
+OK, DOES_NOT_HOLD, REFUSED, AWAY, FAULT = 0, 1, 2, 3, 4
+SILENT_S = 2.0  # nobody should wait longer without being told what for
 
-_err = Console(stderr=True, highlight=False, soft_wrap=True)
-_out = Console(highlight=False, soft_wrap=True)
+_err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+_out = Console(highlight=False, soft_wrap=True, markup=False)
 
 
 def say(text: str) -> None:
@@ -43,10 +48,18 @@ def show_json(value: Any) -> None:
 
 def fail(exc: BackstopError, *, code: int = REFUSED) -> NoReturn:
     """Say what is wrong and what to do about it, then end with the code."""
-    _err.print(f"[bold]error:[/bold] {_plain(exc)}", markup=True)
-    _err.print(f"  what to do: {exc.remedy}", markup=False)
+    _err.print(Text.assemble(("error:", "bold"), f" {exc}"))
+    _err.print(f"  what to do: {exc.remedy}")
     raise SystemExit(code)
 
 
-def _plain(exc: Exception) -> str:
-    return str(exc).replace("[", r"\[")
+@contextmanager
+def waiting_for(what: str, *, silent_s: float = SILENT_S) -> Iterator[threading.Timer]:
+    """Say what is waited for once `silent_s` seconds have gone by without an end."""
+    told = threading.Timer(silent_s, say, (f"waiting for {what} …",))
+    told.daemon = True
+    told.start()
+    try:
+        yield told
+    finally:
+        told.cancel()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer.main
 
-from compose.cli import app
+from compose.app import app
 from compose.settings import Settings
 
 ROOT = Path(__file__).parents[2]
