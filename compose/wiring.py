@@ -139,11 +139,21 @@ def providers(settings: Settings, *, connections_max: int) -> dict[str, Provider
     }
 
 
-def guard(settings: Settings, *, size_max: int) -> Database:
-    """The claim and audit database, migrated; `PreflightFailed` names what is missing."""
+def database_dsn(settings: Settings) -> str:
+    """The connection string, which is never guessed from what libpq would take. Raises `SettingsRefused`."""
     dsn = settings.postgres.get_secret_value()
     if not dsn:
-        raise SettingsRefused(["postgres: BACKSTOP_POSTGRES is not set"])
+        refused = SettingsRefused(["postgres: BACKSTOP_POSTGRES is not set"])
+        refused.remedy = (
+            "Set it to a libpq connection string; for the local stack: . .backstop/up/environment"
+        )
+        raise refused
+    return dsn
+
+
+def guard(settings: Settings, *, size_max: int) -> Database:
+    """The claim and audit database, migrated; `PreflightFailed` names what is missing."""
+    dsn = database_dsn(settings)
     missing = migrations_missing(dsn)
     if missing:
         failed = PreflightFailed(missing)

@@ -10,9 +10,9 @@ import typer
 
 from compose import keys, wiring
 from compose import settings as configuration
-from compose.output import DOES_NOT_HOLD, say, show, show_json
+from compose.output import DOES_NOT_HOLD, show, show_json, waiting_for
 from compose.settings import Settings
-from schemas.errors import BackstopError
+from schemas.errors import BackstopError, PreflightFailed, SettingsRefused
 from schemas.templates.registry import load
 from sinks.kafka import admin
 from sinks.postgres.migrate import differences, migrate
@@ -38,16 +38,22 @@ def doctor(
 
     Example: backstop doctor
     """
-    found = list(_findings())
+    found: list[Finding] = []
+    with waiting_for("the systems that are asked"):
+        for finding in _findings():
+            found.append(finding)
+            if not as_json:  # each as soon as it is known: a system that is away takes its time to be
+                _tell(finding)
     if as_json:
         show_json({"findings": [asdict(f) for f in found]})
-    else:
-        for finding in found:
-            show(f"{'ok  ' if finding.is_well else 'FAIL'}  {finding.check}: {finding.says}")
-            if not finding.is_well:
-                say(f"      what to do: {finding.remedy}")
     if not all(f.is_well for f in found):
         raise typer.Exit(DOES_NOT_HOLD)
+
+
+def _tell(finding: Finding) -> None:
+    show(f"{'ok  ' if finding.is_well else 'FAIL'}  {finding.check}: {finding.says}")
+    if not finding.is_well:
+        show(f"      what to do: {finding.remedy}")
 
 
 def _findings() -> Iterator[Finding]:
@@ -65,17 +71,14 @@ def _findings() -> Iterator[Finding]:
     yield _checked("policies", lambda: f"{len(configuration.policies(known))} versions")
     yield _checked("accounts", lambda: ", ".join(wiring.provider_accounts(known)) or "none configured")
     yield _checked("keys", lambda: (keys.letter_key(known.keys), f"readable in {known.keys}")[1])
-    yield _checked("Kafka", lambda: "; ".join(admin.warnings(known.kafka)) or "answers")
-    yield _differing(
-        "topics", lambda: admin.verify(known.kafka, wiring.layout(known)), "backstop topics create"
-    )
-    dsn = known.postgres.get_secret_value()
-    if dsn:
-        yield _differing("Postgres", lambda: differences(dsn), "backstop migrate")
+    kafka = _checked("Kafka", lambda: "; ".join(admin.warnings(known.kafka)) or "answers")
+    yield kafka
+    if kafka.is_well:
+        wanted = wiring.layout(known)
+        yield _differing("topics", lambda: admin.verify(known.kafka, wanted), "backstop topics create")
     else:
-        yield Finding(
-            "Postgres", False, "BACKSTOP_POSTGRES is not set", "Set it to a libpq connection string."
-        )
+        yield Finding("topics", False, "not checked: Kafka is away", "Bring Kafka back first.")
+    yield _differing("Postgres", lambda: differences(wiring.database_dsn(known)), "backstop migrate")
 
 
 def _libraries() -> str:
@@ -95,6 +98,8 @@ def _checked(name: str, check: Callable[[], str]) -> Finding:
 def _differing(name: str, check: Callable[[], list[str]], remedy: str) -> Finding:
     try:
         found = check()
+    except BackstopError as exc:
+        return _failed(name, exc)
     except Exception as exc:  # noqa: BLE001
         says = f"cannot be reached ({type(exc).__name__})"
         return Finding(name, False, says, "Check that it runs at the configured address.")
@@ -102,16 +107,31 @@ def _differing(name: str, check: Callable[[], list[str]], remedy: str) -> Findin
 
 
 def _failed(name: str, exc: BackstopError) -> Finding:
-    return Finding(name, False, str(exc), exc.remedy)
+    if isinstance(exc, SettingsRefused):
+        return Finding(name, False, "; ".join(exc.problems), _ALONE.get(exc.remedy, exc.remedy))
+    if isinstance(exc, PreflightFailed):
+        return Finding(name, False, "; ".join(exc.differences), exc.remedy)
+    return Finding(name, False, str(exc).removeprefix(f"{name}: "), exc.remedy)
 
 
-def migrate_database() -> None:
+# Said beside one finding, the general remedy would point at lines that are not there.
+_ALONE = {SettingsRefused.remedy: "Correct what is named here."}
+
+
+def migrate_database(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document for machines.")] = False,
+) -> None:
     """Apply the database migrations that are missing; forward only.
 
     Example: BACKSTOP_POSTGRES=postgresql:///backstop backstop migrate
     """
-    applied = migrate(configuration.load().postgres.get_secret_value())
-    show("\n".join(applied) if applied else "the database is up to date")
+    dsn = wiring.database_dsn(configuration.load())
+    with waiting_for("Postgres"):
+        applied = migrate(dsn)
+    if as_json:
+        show_json({"applied": applied})
+    else:
+        show("\n".join(applied) if applied else "the database is up to date")
 
 
 def register(app: typer.Typer) -> None:
