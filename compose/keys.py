@@ -38,11 +38,12 @@ class DispatcherKeys:
 
 
 def generate(folder: Path, *, key_id: str = "s1", fingerprint_id: str = "k1") -> list[Path]:
-    """Write the three files. Raises `SettingsRefused` when one of them exists: keys are not overwritten."""
+    """Write the three files. Raises `SettingsRefused` when one exists (it is kept) or cannot be written."""
     there = [folder / name for name in (PUBLISHER, DISPATCHER, LETTERS) if (folder / name).exists()]
     if there:
-        raise SettingsRefused([f"{path} exists; keys are never overwritten" for path in there])
-    folder.mkdir(parents=True, exist_ok=True)
+        refused = SettingsRefused([f"{path} exists; keys are never overwritten" for path in there])
+        refused.remedy = "Use these, or write new ones into another folder with --out."
+        raise refused
     public, private = generate_key(key_id)
     prints = {"current": fingerprint_id, "keys": {fingerprint_id: _text(entropy(KEY_BYTES))}}
     content: dict[str, dict[str, Any]] = {
@@ -55,10 +56,14 @@ def generate(folder: Path, *, key_id: str = "s1", fingerprint_id: str = "k1") ->
         },
         LETTERS: {"letter_key": _text(entropy(KEY_BYTES))},
     }
-    for name, fields in content.items():
-        path = folder / name
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(fields, indent=1) + "\n")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, fields in content.items():
+            path = folder / name
+            path.touch(mode=0o600)
+            path.write_text(json.dumps(fields, indent=1) + "\n")
+    except OSError as exc:
+        raise SettingsRefused([f"keys: {folder} cannot be written to ({type(exc).__name__})"]) from None
     return [folder / name for name in content]
 
 

@@ -134,13 +134,17 @@ def load(overrides: Mapping[str, Any] | None = None) -> Settings:
         settings = Settings(**given)
     except ValidationError as exc:
         problems += [
-            f"{'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg'].removeprefix('Value error, ')}"
+            f"{'.'.join(map(str, e['loc'])) or 'settings'}: {_said(e['type'], e['msg'])}"
             for e in exc.errors(include_input=False, include_url=False)
         ]
         raise SettingsRefused(problems) from None
     if problems:
         raise SettingsRefused(problems)
     return settings
+
+
+def _said(kind: str, message: str) -> str:
+    return "no such setting" if kind == "extra_forbidden" else message.removeprefix("Value error, ")
 
 
 def accounts(settings: Settings) -> dict[str, ProviderAccount]:
@@ -167,7 +171,7 @@ def accounts(settings: Settings) -> dict[str, ProviderAccount]:
             )
         except ValidationError as exc:
             wrong = ", ".join(".".join(map(str, e["loc"])) for e in exc.errors(include_input=False))
-            problems.append(f"accounts[{number}]: {wrong}")
+            problems.append(f"accounts[{number}]: missing or wrong: {wrong}")
             continue
         if made.account.name in found:
             problems.append(f"accounts[{number}]: {made.account.name} is listed twice")
@@ -184,6 +188,8 @@ def policies(settings: Settings) -> dict[str, Policy]:
     """The released policies and those of `policies_dir`. Raises `SettingsRefused`."""
     found = list(released().values())
     if settings.policies_dir is not None:
+        if not settings.policies_dir.is_dir():
+            raise SettingsRefused([f"policies_dir: {settings.policies_dir} is not a folder"])
         try:
             files = sorted(settings.policies_dir.glob("**/*.toml"))
             found += [parse(f.read_text("utf-8"), name=f.name) for f in files]

@@ -10,7 +10,7 @@ import typer
 from compose import keys as files
 from compose.output import say, show, show_json
 
-app = typer.Typer(help="Make key files.", no_args_is_help=True)
+app = typer.Typer(help="Make key files.\n\nExample: backstop keys generate --out keys", no_args_is_help=True)
 
 
 @app.callback()

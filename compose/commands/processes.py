@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from compose import logs, wiring
 from compose import settings as configuration
 from compose.settings import Settings
 from compose.simulator.server import configuration as http_configuration
+from schemas.errors import SettingsRefused
 
 
 def prepared() -> Settings:
@@ -35,8 +37,9 @@ def until_told(run: Callable[[Settings, threading.Event], None]) -> None:
 def worker() -> None:
     """Decide: keep each intent's state, order submissions and look-ups, exactly once.
 
-    Stops on SIGTERM or Ctrl-C after committing what it decided. Exit codes: 0 stopped, 1 failed (restart),
-    3 hung while stopping, 4 another process has this slot, 5 paused too long (restart), 6 refused to start.
+    Stops on SIGTERM or Ctrl-C after committing what it decided. Once it runs, its exit codes are its own:
+    0 stopped, 1 failed (restart), 3 hung while stopping, 4 another process has this slot, 5 paused too long
+    (restart), 6 refused by its engine. Before that: 2 settings or topics refused, 3 Kafka is away.
 
     Example: BACKSTOP_WORKER_SLOT=worker-0 backstop worker
     """
@@ -68,7 +71,7 @@ def auditor() -> None:
 
 
 def simulator(
-    port: Annotated[int, typer.Option(help="Loopback port to listen on.")] = 8025,
+    port: Annotated[int, typer.Option(help="Loopback port to listen on.", min=1, max=65_535)] = 8025,
     seed: Annotated[int, typer.Option(help="Decides the fate of ordinary recipients.")] = 1,
     token_file: Annotated[Path, typer.Option(help="File with the bearer token it accepts.")] = Path(
         "simulator.token"
@@ -80,10 +83,38 @@ def simulator(
     Example: backstop simulator --port 8025 --token-file keys/simulator.token
     """
     settings = prepared()
-    app = wiring.simulator(
-        settings, seed=seed, token=token_file.read_text("utf-8").strip(), ledger_file=ledger
-    )
-    uvicorn.Server(http_configuration(app, port)).run()
+    app = wiring.simulator(settings, seed=seed, token=_token(token_file), ledger_file=ledger)
+    with _listening(port) as listener:
+        uvicorn.Server(http_configuration(app, port)).run([listener])
+
+
+def _token(file: Path) -> str:
+    """What the file holds. Raises `SettingsRefused`."""
+    try:
+        token = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        token = ""
+    if not token:
+        refused = SettingsRefused([f"token-file: {file} cannot be read or holds no token"])
+        refused.remedy = (
+            "Write any word into a file and name it with --token-file; accounts use the same file."
+        )
+        raise refused
+    return token
+
+
+def _listening(port: int) -> socket.socket:
+    """The port, taken before anything is started. Raises `SettingsRefused`."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError as exc:
+        listener.close()
+        refused = SettingsRefused([f"port: {port} cannot be used ({type(exc).__name__}: {exc.strerror})"])
+        refused.remedy = "End what listens there, or choose another one with --port."
+        raise refused from None
+    return listener
 
 
 def register(app: typer.Typer) -> None:

@@ -14,7 +14,13 @@ from compose.scenario.play import play
 from compose.scenario.verdict import verdict
 from schemas.errors import RecordRefused
 
-app = typer.Typer(help="Play stories on a virtual clock.", no_args_is_help=True)
+REMEDY = "Correct the file; compose/scenario/format.py has the format, tests/scenarios has examples."
+
+app = typer.Typer(
+    help="Play stories on a virtual clock: no Kafka, no database, no waiting.\n\n"
+    "Example: backstop scenario run tests/scenarios/v05-bounce.toml",
+    no_args_is_help=True,
+)
 
 
 @app.callback()
@@ -31,11 +37,16 @@ def run(
 ) -> None:
     """Play one file: every decision with its reason, what the providers took, how it ended.
 
-    Exit code 0 when its [expect] holds, 1 when it does not, 2 when the file is refused.
+    Exit code 0 when its `expect` holds, 1 when it does not, 2 when the file is refused.
 
     Example: backstop scenario run tests/scenarios/v05-bounce.toml
     """
-    played = play(files.parse(_read(file), name=file.name))
+    try:
+        played = play(files.parse(_read(file), name=file.name))
+    except RecordRefused as exc:
+        if exc.remedy == RecordRefused.remedy:  # nothing is published here
+            exc.remedy = REMEDY
+        raise
     if as_json:
         show_json(report.document(played))
     else:
@@ -50,5 +61,7 @@ def _read(file: Path) -> str:
         if file.stat().st_size > files.FILE_BYTES_MAX:
             raise RecordRefused(f"{file.name} has more than {files.FILE_BYTES_MAX} bytes", code="too_large")
         return file.read_text("utf-8")
+    except FileNotFoundError:
+        raise RecordRefused(f"{file.name} cannot be read: there is no such file", code="unreadable") from None
     except (OSError, UnicodeDecodeError):
         raise RecordRefused(f"{file.name} cannot be read as text", code="unreadable") from None
