@@ -11,20 +11,24 @@ import typer
 from compose import keys
 from compose import settings as configuration
 from compose.clock import SystemClock, random_id
-from compose.output import show, show_json
+from compose.output import show, show_json, waiting_for
 from compose.settings import Settings
 from schemas.errors import RecordRefused
 from schemas.topics import TopicNames
 from sinks.kafka.producer import Publisher
 from sinks.publisher import IntentPublisher, NewIntent
 
-app = typer.Typer(help="Publish an intent, a completion or a cancellation.", no_args_is_help=True)
+app = typer.Typer(
+    help="Publish an intent, a completion or a cancellation.\n\n"
+    "Example: backstop publish completion reset-7f0c1b52",
+    no_args_is_help=True,
+)
 
 _SPAN = re.compile(r"([0-9]+)(s|m|h)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for machines.")]
-IntentId = Annotated[str, typer.Argument(help="The intent id.")]
+IntentId = Annotated[str, typer.Argument(help="The intent id: 8 to 64 of a-z, 0-9, _ and -.")]
 
 
 def publisher(settings: Settings) -> IntentPublisher:
@@ -46,14 +50,18 @@ def now() -> datetime:
 def instant(text: str, *, since: datetime, name: str) -> datetime:
     """`2m` after `since`, or an RFC 3339 instant with an offset. Raises `RecordRefused`."""
     span = _SPAN.fullmatch(text)
-    if span is not None:
-        return since + timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
     try:
-        return datetime.fromisoformat(text)
-    except ValueError:
+        if span is not None:
+            return since + timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
+        found = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        found = None
+    if found is None or found.tzinfo is None:
         raise RecordRefused(
-            f"{name} is a span such as 2m or an instant such as 2026-12-01T10:00:00Z", pointer=f"/{name}"
-        ) from None
+            f"{name} is a span such as 2m, or an instant with its zone such as 2026-12-01T10:00:00Z",
+            pointer=f"/{name}",
+        )
+    return found
 
 
 @app.command()
@@ -67,34 +75,37 @@ def intent(
     expiry: Annotated[str, typer.Option(help="When it is all over: 15m, or an instant.")] = "15m",
     tenant: Annotated[str, typer.Option(help="Tenant id.")] = "tenant-0001",
     locale: Annotated[str, typer.Option(help="Locale of both channels.")] = "en",
-    intent_id: Annotated[str | None, typer.Option("--id", help="Intent id; made up when not given.")] = None,
+    intent_id: Annotated[
+        str | None,
+        typer.Option("--id", help="Intent id: 8 to 64 of a-z, 0-9, _ and -; made up when not given."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Publish one intent; refused with a reason when no reader would accept it.
 
     Example: backstop publish intent --policy password_reset:v1 --email ada@example.com
-    --var name=Ada --var link=https://app.example/r?t=1 --phone +447700900123 --consent
+    --var name=Ada --var link=https://app.example/r?t=1 --phone +447700900012 --consent
     """
     settings, asked = configuration.load(), now()
     pairs = [v.partition("=") for v in var]
     if any(not sep for _, sep, _ in pairs):
         raise RecordRefused("a variable is given as name=value", pointer="/variables")
-    record = publisher(settings).publish(
-        NewIntent(
-            intent_id=intent_id or random_id(),
-            tenant=tenant,
-            policy=policy,
-            locale=locale,
-            email=email,
-            phone=phone,
-            variables={name: value for name, _, value in pairs},
-            challenge_ref=random_id(),
-            requested_at=asked,
-            deadline=instant(deadline, since=asked, name="deadline"),
-            expiry=instant(expiry, since=asked, name="expiry"),
-            sms_consent_at=asked if consent else None,
-        )
+    new = NewIntent(
+        intent_id=intent_id or random_id(),
+        tenant=tenant,
+        policy=policy,
+        locale=locale,
+        email=email,
+        phone=phone,
+        variables={name: value for name, _, value in pairs},
+        challenge_ref=random_id(),
+        requested_at=asked,
+        deadline=instant(deadline, since=asked, name="deadline"),
+        expiry=instant(expiry, since=asked, name="expiry"),
+        sms_consent_at=asked if consent else None,
     )
+    with waiting_for("Kafka"):
+        record = publisher(settings).publish(new)
     _told(record.intent_id, record, as_json=as_json)
 
 
@@ -106,9 +117,10 @@ def completion(
 ) -> None:
     """Say that the person did it: nothing more is sent.
 
-    Example: backstop publish completion 4f1d…
+    Example: backstop publish completion reset-7f0c1b52
     """
-    record = publisher(configuration.load()).complete(intent_id, at=now(), source=source)
+    with waiting_for("Kafka"):
+        record = publisher(configuration.load()).complete(intent_id, at=now(), source=source)
     _told(intent_id, record, as_json=as_json)
 
 
@@ -120,9 +132,10 @@ def cancellation(
 ) -> None:
     """Withdraw an intent: nothing more is sent.
 
-    Example: backstop publish cancellation 4f1d…
+    Example: backstop publish cancellation reset-7f0c1b52
     """
-    record = publisher(configuration.load()).cancel(intent_id, at=now(), source=source)
+    with waiting_for("Kafka"):
+        record = publisher(configuration.load()).cancel(intent_id, at=now(), source=source)
     _told(intent_id, record, as_json=as_json)
 
 

@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from compose import settings as configuration
-from compose.output import DOES_NOT_HOLD, say, show, show_json
+from compose.output import DOES_NOT_HOLD, say, show, show_json, waiting_for
 from compose.settings import Settings
 from schemas.topics import TopicNames
 from sinks.kafka import admin
 
-app = typer.Typer(help="Create, verify and describe the topics.", no_args_is_help=True)
+app = typer.Typer(
+    help="Create, verify and describe the topics.\n\nExample: backstop topics verify", no_args_is_help=True
+)
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for machines.")]
 
@@ -30,7 +32,8 @@ def create(as_json: AsJson = False) -> None:
     Example: BACKSTOP_KAFKA=127.0.0.1:9092 backstop topics create
     """
     settings = configuration.load()
-    made = admin.create(settings.kafka, layout(settings))
+    with waiting_for("Kafka"):
+        made = admin.create(settings.kafka, layout(settings))
     if as_json:
         show_json({"created": made})
         return
@@ -45,8 +48,9 @@ def verify(as_json: AsJson = False) -> None:
     Example: backstop topics verify --json
     """
     settings = configuration.load()
-    differences = admin.verify(settings.kafka, layout(settings))
-    remarks = admin.warnings(settings.kafka)
+    with waiting_for("Kafka"):
+        differences = admin.verify(settings.kafka, layout(settings))
+        remarks = admin.warnings(settings.kafka)
     if as_json:
         show_json({"differences": differences, "warnings": remarks})
     else:

@@ -24,7 +24,7 @@ def up(
 ) -> None:
     """Start real Kafka and Postgres, the provider simulator and every process; print how to talk to them.
 
-    Example: backstop up, and in another shell: . .backstop/up/environment; backstop publish intent …
+    Example: backstop up, and in another shell: . .backstop/up/environment; backstop doctor
     """
     stack = Stack(folder)
     stack.start(say)
@@ -47,6 +47,7 @@ def up(
         admin.create(settings.kafka, layout)
         fleet = Fleet(here, environment)
         add_processes(fleet, here, port=port)
+        say("waiting for the processes")
         wait_until_ready(settings, port, fleet)
         show(f"ready: {', '.join(fleet.members)}")
         show(f"in another shell: . {here / 'environment'}")
