@@ -17,6 +17,7 @@ from compose import settings as configuration
 from compose.clock import SystemClock
 from compose.demo import files
 from compose.demo.fleet import Fleet, ProcessEnded
+from compose.demo.plan import KINDS
 from compose.demo.run import Report, Run, World
 from compose.local.stack import Stack
 from compose.output import DOES_NOT_HOLD, say, show, show_json
@@ -29,6 +30,7 @@ from sinks.postgres.pool import Database
 from sinks.publisher import IntentPublisher
 
 CHAOS_KILLS = 12
+STORY = [kind.name for kind in KINDS].index("bounced, SMS at once")  # whose story is shown as an example
 READY_S = 60.0
 READY_GROUPS = ("worker", "dispatcher", "dispatcher-facts", "poller", "auditor")
 
@@ -47,23 +49,25 @@ def demo(
 
     Example: backstop demo --chaos
     """
+    run_id = f"demo{SystemClock().now_ms() % 10**8:08d}"
     stack = Stack(folder)
     stack.start(say)
     try:
-        report = _on(stack, folder, kills=CHAOS_KILLS if chaos else 0, seed=seed)
+        report = _on(
+            stack, (folder / run_id).resolve(), run_id=run_id, kills=CHAOS_KILLS if chaos else 0, seed=seed
+        )
     finally:
         stack.stop(say)
     if as_json:
         show_json(_as_dict(report))
     else:
         _print(report)
+        say(f"next: backstop explain {run_id}-{STORY:02d}-000; or backstop demo --chaos")
     if not report.holds:
         raise typer.Exit(DOES_NOT_HOLD)
 
 
-def _on(stack: Stack, folder: Path, *, kills: int, seed: int) -> Report:
-    run_id = f"demo{SystemClock().now_ms() % 10**8:08d}"
-    here = (folder / run_id).resolve()
+def _on(stack: Stack, here: Path, *, run_id: str, kills: int, seed: int) -> Report:
     here.mkdir(parents=True)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -150,7 +154,7 @@ def _as_dict(report: Report) -> dict[str, Any]:
 def _print(report: Report) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("outcome")
-    for name in ("intents", "as expected", "e-mails", "SMS", "decisions"):
+    for name in ("intents", "expected", "e-mails", "SMS", "decisions"):
         table.add_column(name, justify="right")
     for row in report.rows:
         numbers = (row.intents, row.as_expected, row.emails, row.texts, row.decisions)
@@ -169,7 +173,6 @@ def _print(report: Report) -> None:
             f"{len(report.unexpected)} intents took another way than on a quiet day; every proof covers them"
         )
     show(f"{report.seconds:.0f} s, {report.kills} processes killed")
-    say("next: backstop explain <intent id>; or backstop demo --chaos")
 
 
 def register(app: typer.Typer) -> None:

@@ -87,7 +87,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("SMS throttled, then delivered", RESET, "bounce", "4", _C.SETTLED, True, _R.THROTTLED, 1, 1),
     Kind("person answered STOP", RESET, "bounce", "6", _C.SETTLED, True, _R.OPTED_OUT, 1, 0),
     Kind("SMS never confirmed", RESET, "bounce", "2", _C.UNRESOLVED, True, _R.UNRESOLVED, 1, 1, count=5),
-    Kind("words nobody knows, SMS at the deadline", RESET, "unknown", "0", _C.SETTLED, True, _R.UNKNOWN_TOKEN, 1, 1),
+    Kind("words nobody knows, then SMS", RESET, "unknown", "0", _C.SETTLED, True, _R.UNKNOWN_TOKEN, 1, 1),
     Kind(
         "address bounced before, SMS at once", BUILD, "bounce", "0", _C.SETTLED, True, _R.SUPPRESSED, 0, 1,
         twist=Twist.SAME_PERSON_LATER,

@@ -157,7 +157,11 @@ class Run:
             for n, value in enumerate(GARBAGE)
         ]
         self._world.raw.publish([*garbage, garbage[0]._replace(key=None), garbage[0]._replace(value=None)])
-        self._world.say(f"published {done} of {total} intents and {len(garbage) + 2} records that are none")
+        later = sum(k.count for k in KINDS) - total
+        self._world.say(
+            f"published {done} intents and {len(garbage) + 2} records that are not valid ones; "
+            f"{later} more follow to addresses that bounced"
+        )
 
     def _publish_second_wave(self) -> None:
         for kind in KINDS:
