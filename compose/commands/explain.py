@@ -31,10 +31,12 @@ def explain(
 ) -> None:
     """Tell what was asked, seen, decided and sent, with times, evidence, reasons and the three ages.
 
+    Reads BACKSTOP_POSTGRES when it is set, else the local stack of this folder, which need not run.
+
     Example: backstop explain demo12345678-03-000 --why "ticket 4711"
     """
     settings = configuration.load()
-    if settings.postgres.get_secret_value() or not folder.exists():
+    if settings.postgres.get_secret_value() or not (folder / "postgres").is_dir():
         rows = _rows(settings, intent_id, why)
     else:  # the local stack has stopped: its database alone is enough
         with local_database(folder) as dsn:

@@ -58,6 +58,10 @@ REFUSALS = {
     "a simulator without a token": (["simulator", "--token-file", "nowhere"], "holds no token"),
     "migrating without an address": (["migrate"], "BACKSTOP_POSTGRES is not set"),
     "explaining without an address": (["explain", "reset-7f0c1b52", "--folder", "nowhere"], "is not set"),
+    "explaining from a folder that is no stack": (
+        ["explain", "reset-7f0c1b52", "--folder", "tests"],
+        "is not set",
+    ),
     "publishing without keys": (["publish", "completion", "reset-7f0c1b52"], "publisher.json"),
 }
 
@@ -70,6 +74,11 @@ def test_what_is_wrong_is_named_with_a_remedy_and_no_trace(name: str, called: Ca
     assert sentence in err
     assert "what to do: " in err
     assert "Traceback" not in err
+
+
+def test_explaining_makes_no_database_where_there_was_none(called: Called, tmp_path: Path) -> None:
+    called("explain", "reset-7f0c1b52", "--folder", str(tmp_path))
+    assert not (tmp_path / "postgres").exists()
 
 
 @pytest.mark.parametrize("arguments", [["migrate"], ["explain", "reset-7f0c1b52"]], ids=lambda a: a[0])
