@@ -108,10 +108,17 @@ def _differing(name: str, check: Callable[[], list[str]], remedy: str) -> Findin
 
 def _failed(name: str, exc: BackstopError) -> Finding:
     if isinstance(exc, SettingsRefused):
-        return Finding(name, False, "; ".join(exc.problems), _ALONE.get(exc.remedy, exc.remedy))
+        says = "; ".join(_without(name, problem) for problem in exc.problems)
+        return Finding(name, False, says, _ALONE.get(exc.remedy, exc.remedy))
     if isinstance(exc, PreflightFailed):
         return Finding(name, False, "; ".join(exc.differences), exc.remedy)
-    return Finding(name, False, str(exc).removeprefix(f"{name}: "), exc.remedy)
+    return Finding(name, False, _without(name, str(exc)), exc.remedy)
+
+
+def _without(name: str, sentence: str) -> str:
+    """The sentence without the check's own name in front, which is printed beside it."""
+    before, colon, after = sentence.partition(": ")
+    return after if colon and before.lower() == name.lower() else sentence
 
 
 # Said beside one finding, the general remedy would point at lines that are not there.

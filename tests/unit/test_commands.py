@@ -194,6 +194,7 @@ def test_doctor_names_each_finding_with_its_remedy_beside_it(
     assert [lines[n].split(":")[0].split()[1] for n in failed] == ["keys", "Kafka", "topics", "Postgres"]
     assert all(lines[n + 1].startswith("      what to do: ") for n in failed)
     assert "every line above" not in out
+    assert "keys: keys:" not in out
     assert SECRET not in out
 
 
