@@ -1,7 +1,7 @@
 """Builds each process from settings: the only place that knows all the parts.
 
 It must not decide anything, and each function hands a process only what it needs: the worker and the
-auditor never see a private key.
+auditor never see a private key. `fault` has no setting: a test build passes one (tests/acceptance/crash).
 """
 
 from __future__ import annotations
@@ -49,6 +49,12 @@ from streams.worker.app import Worker, build, serve
 
 log = logging.getLogger("backstop")
 
+Fault = Callable[[str], None]  # called by name at durable boundaries, so that a test can die there
+
+
+def no_fault(_point: str) -> None:
+    """What every process runs with."""
+
 
 def layout(settings: Settings) -> admin.Layout:
     """What a deployment fixes once: names, partition count, replication."""
@@ -77,7 +83,7 @@ def provider_accounts(settings: Settings) -> dict[str, Account]:
     return {name: placed.account for name, placed in configuration.accounts(settings).items()}
 
 
-def worker(settings: Settings) -> Worker:
+def worker(settings: Settings, fault: Fault = no_fault) -> Worker:
     """A worker that has not started."""
     found = preflight(settings)
     session_s = settings.session_timeout_ms / 1000
@@ -86,6 +92,7 @@ def worker(settings: Settings) -> Worker:
         bootstrap=settings.kafka,
         slot=settings.worker_slot,
         now_ms=SystemClock().now_ms,
+        fault=fault,
         session_timeout_s=session_s,
         heartbeat_interval_s=session_s / 6,
         transaction_timeout_ms=settings.transaction_timeout_ms,
@@ -101,9 +108,9 @@ def worker(settings: Settings) -> Worker:
     )
 
 
-def run_worker(settings: Settings) -> int:
+def run_worker(settings: Settings, fault: Fault = no_fault) -> int:
     """Until SIGTERM, SIGINT or a failure; the engine's exit code."""
-    made = worker(settings)
+    made = worker(settings, fault)
     return int(
         serve(
             made,
@@ -162,12 +169,12 @@ def guard(settings: Settings, *, size_max: int) -> Database:
     return Database(dsn, size_max=size_max)
 
 
-def run_dispatcher(settings: Settings, stop: threading.Event) -> None:
+def run_dispatcher(settings: Settings, stop: threading.Event, fault: Fault = no_fault) -> None:
     """Until `stop` is set."""
     refuse_replay(settings)
     names, clock = preflight(settings).names, SystemClock()
     held = keys.dispatcher_keys(settings.keys)
-    claims = PostgresClaims(guard(settings, size_max=settings.dispatcher_concurrency + 4))
+    claims = PostgresClaims(guard(settings, size_max=settings.dispatcher_concurrency + 4), fault=fault)
     board = ControlBoard()
     reader = BroadcastReader(settings.kafka, names[TopicKind.CONTROLS], _take(board), lambda: None)
     facts = FactsReader(settings.kafka, names, claims, session_timeout_ms=settings.session_timeout_ms)
@@ -189,6 +196,7 @@ def run_dispatcher(settings: Settings, stop: threading.Event) -> None:
         ),
         clock_trusted=ClockGuard(claims, clock, skew_ms_max=settings.clock_skew_ms_max),
     )
+    ports.fault = fault
     limits = Limits(settings.lease_ms, settings.call_timeout_ms, settings.clock_skew_ms_max)
     reader.start()
     facts.start()
@@ -202,13 +210,14 @@ def run_dispatcher(settings: Settings, stop: threading.Event) -> None:
             clock=clock,
             concurrency=settings.dispatcher_concurrency,
             session_timeout_ms=settings.session_timeout_ms,
+            fault=fault,
         ).run(stop)
     finally:
         facts.stop()
         reader.stop()
 
 
-def run_poller(settings: Settings, stop: threading.Event) -> None:
+def run_poller(settings: Settings, stop: threading.Event, fault: Fault = no_fault) -> None:
     """Until `stop` is set."""
     refuse_replay(settings)
     names, clock = preflight(settings).names, SystemClock()
@@ -225,10 +234,11 @@ def run_poller(settings: Settings, stop: threading.Event) -> None:
         publisher=Publisher(settings.kafka, client_id="backstop-poller"),
         letters=Letters(names, by="poller", key=keys.letter_key(settings.keys)),
         clock=clock,
+        fault=fault,
     ).run(stop)
 
 
-def run_auditor(settings: Settings, stop: threading.Event) -> None:
+def run_auditor(settings: Settings, stop: threading.Event, fault: Fault = no_fault) -> None:
     """Until `stop` is set."""
     names = preflight(settings).names
     AuditorLoop(
@@ -237,6 +247,7 @@ def run_auditor(settings: Settings, stop: threading.Event) -> None:
         database=guard(settings, size_max=2),
         letter_key=keys.letter_key(settings.keys),
         session_timeout_ms=settings.session_timeout_ms,
+        fault=fault,
     ).run(stop)
 
 

@@ -32,6 +32,7 @@ class Member:
     name: str
     arguments: tuple[str, ...]
     extra: Mapping[str, str] = field(default_factory=dict)
+    module: str = "compose.cli"
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
 
@@ -43,17 +44,17 @@ class Fleet:
         self._folder, self._environment = folder, environment
         self.members: dict[str, Member] = {}
 
-    def add(self, name: str, *arguments: str, **extra: str) -> None:
-        self.members[name] = Member(name, arguments, extra)
+    def add(self, name: str, *arguments: str, module: str = "compose.cli", **extra: str) -> None:
+        self.members[name] = Member(name, arguments, extra, module)
         self.start(name)
 
     def start(self, name: str) -> None:
-        """`backstop <arguments>`; its output goes to `<name>.log`."""
+        """`backstop <arguments>`, or a test build's module; its output goes to `<name>.log`."""
         member = self.members[name]
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("BACKSTOP_")}  # noqa: TID251
         with self.log_file(name).open("ab") as log:
             member.process = subprocess.Popen(
-                [sys.executable, "-m", "compose.cli", *member.arguments],
+                [sys.executable, "-m", member.module, *member.arguments],
                 env={**inherited, **self._environment, **member.extra},
                 stdout=log,
                 stderr=log,

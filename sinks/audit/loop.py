@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from schemas.errors import GuardUnavailable
 from schemas.topics import TOPICS, TopicNames
@@ -34,8 +34,9 @@ class AuditorLoop:
         database: Database,
         letter_key: bytes,
         session_timeout_ms: int,
+        fault: Callable[[str], None] = lambda _point: None,
     ) -> None:
-        self._writer = AuditWriter(names, database, letter_key=letter_key)
+        self._writer = AuditWriter(names, database, letter_key=letter_key, fault=fault)
         self._ends_of = Ends(bootstrap)
         self._stop = threading.Event()
         self._waiting: list[Message] = []

@@ -7,7 +7,7 @@ what is kept of a record (`rows`), or change a row.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -35,7 +35,16 @@ _CONTENT = (
 class AuditWriter:
     """One per process. Every method raises `GuardUnavailable` when Postgres is away."""
 
-    def __init__(self, names: TopicNames, database: Database, *, letter_key: bytes) -> None:
+    def __init__(
+        self,
+        names: TopicNames,
+        database: Database,
+        *,
+        letter_key: bytes,
+        fault: Callable[[str], None] = lambda _point: None,
+    ) -> None:
+        """`fault` is for crash tests: called by name around the commit."""
+        self._fault = fault
         self._database, self._rows = database, RowWriter(names, letter_key=letter_key)
 
     def positions(self, places: Sequence[Place]) -> dict[Place, int]:
@@ -57,9 +66,12 @@ class AuditWriter:
             progress[place] = max(offset, progress.get(place, 0))
         rows = [self._rows.row(m) for m in messages]
         places = [{"topic": t, "partition": p, "next_offset": o} for (t, p), o in progress.items()]
+        self._fault("before_write")
         with self._database.transaction() as cursor:
             _insert(cursor, rows)
             cursor.execute(SQL["positions_write"], {"places": orjson.dumps(places).decode()})
+            self._fault("in_write")
+        self._fault("after_write")
 
 
 def _insert(cursor: psycopg.Cursor[Any], rows: list[Row]) -> None:

@@ -6,7 +6,7 @@ scenarios. It must not decide: `rules.judge` does, under the locks taken here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from psycopg.types.json import Jsonb
@@ -81,8 +81,9 @@ class Claims(Protocol):
 class PostgresClaims:
     """The guard in Postgres: `synchronous_commit=on`, advisory locks per destination and intent."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, *, fault: Callable[[str], None] = lambda _point: None) -> None:
+        """`fault` is for crash tests: called by name when a row is written and not yet committed."""
+        self._database, self._fault = database, fault
 
     def now_ms(self) -> int:
         with self._database.transaction() as cursor:
@@ -122,6 +123,7 @@ class PostgresClaims:
                         "may_have_left": verdict.may_have_left,
                     },
                 )
+                self._fault("in_claim")
             return verdict
 
     def look(
@@ -181,6 +183,7 @@ class PostgresClaims:
                     "cause": claim_id,
                 }
                 cursor.execute(SQL["suppression_write"], listed)
+            self._fault("in_result")
             return ours
 
     def write_facts(
@@ -207,6 +210,8 @@ class PostgresClaims:
             for (topic, partition), offset in progress.items():
                 read = {"topic": topic, "partition": partition, "next_offset": offset}
                 cursor.execute(SQL["progress_write"], read)
+            self._fault("in_facts")
+        self._fault("after_facts")
 
     def progress(self) -> dict[Place, int]:
         with self._database.transaction() as cursor:

@@ -20,7 +20,7 @@ from sinks.kafka.consumer import Message, Place, Reader
 from sinks.kafka.lanes import Offsets
 from sinks.kafka.letters import Letters
 from sinks.kafka.producer import OutgoingRecord, Publisher, PublishFailed
-from sinks.poller.handle import Answer, Performed, Poller, PollerClock
+from sinks.poller.handle import Answer, Call, Performed, Poller, PollerClock
 from sinks.poller.schedule import Order
 
 log = logging.getLogger("backstop.poller")
@@ -80,7 +80,10 @@ class PollerLoop:
         publisher: Publisher | LookupPublisher,
         letters: Letters,
         clock: PollerClock,
+        fault: Callable[[str], None] = lambda _point: None,
     ) -> None:
+        """`fault` is for crash tests: called by name around a look-up and around what is published of it."""
+        self._fault = fault
         self._poller, self._names, self._publisher = poller, names, publisher
         self._letters, self._clock = letters, clock
         self._observations = names[TopicKind.OBSERVATIONS]
@@ -117,9 +120,15 @@ class PollerLoop:
                 answers += self._poller.offer(self._ordered(message, found))
         answers += self._settled()
         calls, over = self._poller.due()
-        self._running |= {self._pool.submit(self._poller.perform, call) for call in calls}
+        self._running |= {self._pool.submit(self._perform, call) for call in calls}
         self._tell(answers + over, letters, stop)
         self._reader.commit(self._offsets.take())
+
+    def _perform(self, call: Call) -> Performed:
+        self._fault("before_call")
+        performed = self._poller.perform(call)
+        self._fault("after_call")
+        return performed
 
     def _ordered(self, message: Message, lookup: Lookup) -> Order:
         self._count += 1
@@ -135,8 +144,12 @@ class PollerLoop:
     ) -> None:
         """Publish all, then count the arrivals as finished; nothing is finished that was not acknowledged."""
         records = [letter for _, letter in letters] + [self._outgoing(a) for a in answers]
-        if not records or not self._publish(records, stop):
+        if not records:
             return
+        self._fault("before_publish")
+        if not self._publish(records, stop):
+            return
+        self._fault("after_publish")
         for message, _ in letters:
             self._offsets.finished(message)
         for answer in answers:

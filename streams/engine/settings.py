@@ -38,6 +38,8 @@ class EngineSettings:
     now_ms: Callable[[], int]
     # Called on the event loop when something needs an operator's eye.
     on_alarm: Callable[[Alarm], None] | None = None
+    # Called by name at the boundaries of a transaction; crash tests only, no setting reaches it.
+    fault: Callable[[str], None] = lambda _point: None
 
     # A worker silent for this long loses its partitions.
     session_timeout_s: float = 30.0

@@ -208,20 +208,24 @@ class TransactionWriter(Service):
     # writer thread
 
     def _transact(self, pending: _Pending) -> None:
-        producer, started = self._producer, time.monotonic()
+        producer, started, fault = self._producer, time.monotonic(), self._settings.fault
         try:
+            fault("before_transaction")
             producer.begin_transaction()
             _produce_all(producer, pending)
             # Accepted offsets must imply that the state they cover is in the changelog.
             if producer.flush(self._call_timeout_s):
                 raise TransactionFailed("records were not delivered in time")
+            fault("in_transaction")
             if pending.offsets and pending.lease is not None:
                 positions = [TopicPartition(t, p, o) for (t, p), o in pending.offsets.items()]
                 _repeat(
                     producer.send_offsets_to_transaction,
                     positions, pending.lease.metadata, self._call_timeout_s,
                 )  # fmt: skip
+            fault("before_commit")
             _repeat(producer.commit_transaction, self._call_timeout_s)
+            fault("after_commit")
         except Exception as exc:
             self._abort()
             raise self._named(exc, time.monotonic() - started) from exc
