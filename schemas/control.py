@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import StringConstraints, model_validator
 
-from schemas.ids import Channel, Instant
+from schemas.ids import ACCOUNT_PATTERN, COUNTRY_PATTERN, ID_PATTERN, NAME_PATTERN, Channel, Instant
 from schemas.instruction import OperatorName, OperatorText
 from schemas.record import Record
 
@@ -45,12 +46,25 @@ class Control(Record):
 
     @model_validator(mode="after")
     def _scope_is_known(self) -> Self:
+        """A value that no record can hold would be a kill switch that stops nothing (`country:gb`)."""
         scope, _, value = self.name.partition(":")
-        if scope not in ControlScope.__members__.values() or (scope == "all") == bool(value):
+        fitting = _VALUES.get(scope)
+        if fitting is None or not re.fullmatch(fitting, value):
             raise ValueError(
-                "name is all, or one of purpose, country, provider, channel, tenant with a value"
+                "name is all, or one of purpose, country (such as GB), provider, channel (email or sms), "
+                "tenant with a value as it stands in our records"
             )
         return self
+
+
+_VALUES: dict[str, str] = {
+    ControlScope.ALL: "",
+    ControlScope.PURPOSE: NAME_PATTERN,
+    ControlScope.COUNTRY: COUNTRY_PATTERN,
+    ControlScope.PROVIDER: ACCOUNT_PATTERN,
+    ControlScope.CHANNEL: "|".join(Channel),
+    ControlScope.TENANT: ID_PATTERN,
+}
 
 
 class Controls:

@@ -19,6 +19,10 @@ address or one number is refused with a code.
     NFD accent in the local part        refused: changes_when_normalised
     65 characters before @              refused: syntax
     any non-ASCII local part            refused: local_part_not_ascii (providers of seed 003 need ASCII)
+    =?utf-8?q?b=40other?=@example.com   refused: encoded_word (RFC 2047; a mailer may read it as another)
+    user@exa<U+034F>mple.com            refused: invisible (IDNA would drop it; so variation selectors)
+    user@test                           refused: syntax (a top-level domain alone is nobody's)
+    a%b@example.com, a!b@example.com    taken: one local part; nobody routes by % and ! any more
 
     phone                               decided
     +447700900123                       GB
@@ -52,6 +56,11 @@ EMAIL_CHARS_MAX = 254  # RFC 5321 path of 256 less the angle brackets
 _E164 = re.compile(r"\+[1-9][0-9]{6,14}")
 _FICTION_GB = re.compile(r"\+447700900[0-9]{3}")  # Ofcom, telephone numbers for use in TV and radio drama
 _REFUSED_CHARS = re.compile(r"[\x00-\x20\x7f;,<>()\[\]\\\"]")
+# Default_Ignorable_Code_Point (Unicode 15) without the format characters, which IDNA refuses by itself.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_ENCODED_WORD = "=?"
 _NO_COUNTRY = "001"  # what phonenumbers calls satellite and other world-wide numbers
 _NOT_A_PERSON = {
     PhoneNumberType.PREMIUM_RATE,
@@ -117,6 +126,10 @@ class EmailAddress(_Destination):
             _refuse("an address in brackets is not a mailbox we write to", "address_literal")
         if _REFUSED_CHARS.search(text):
             _refuse("spaces, control characters, quotes, commas and brackets are refused", "control_or_space")
+        if _INVISIBLE.search(text):
+            _refuse("characters that nobody sees are refused", "invisible")
+        if _ENCODED_WORD in text:
+            _refuse("an encoded word may be read as another address", "encoded_word")
         if text.endswith("."):
             _refuse("the domain ends with a dot", "trailing_dot")
         if not text.rpartition("@")[0].isascii():
@@ -173,6 +186,8 @@ def _normal_email(text: str) -> str | None:
             test_environment=True,
         )
     except (EmailNotValidError, UnicodeError):
+        return None
+    if "." not in found.ascii_domain:
         return None
     return f"{found.local_part.lower()}@{found.ascii_domain}"
 

@@ -31,7 +31,8 @@ class Dispatch(Record):
     """`dispatch_key` never changes; `not_after_ms` is the last instant a first byte may leave.
 
     `unless_sms_claimed` asks the dispatcher to refuse an e-mail whose SMS has a claim (policy
-    `undispatched_email = skip_email`).
+    `undispatched_email = skip_email`). `after_unknown`: the submission before this one may have left, and the
+    machine gave this order knowing so; otherwise a row that may have left answers it as unknown.
     """
 
     record: Literal["dispatch"] = "dispatch"
@@ -55,4 +56,5 @@ class Dispatch(Record):
     not_after_ms: Instant
     ordered_at_ms: Instant
     unless_sms_claimed: bool = False
+    after_unknown: bool = False
     sealed: Sealed

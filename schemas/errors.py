@@ -23,17 +23,20 @@ It must not hold what the world may do: that is a value with a reason (`schemas.
 
 from __future__ import annotations
 
+from schemas.written import shown
+
 
 class BackstopError(Exception):
     """Base of every error of ours.
 
-    `code` is a stable token for machines; `remedy` says what to do. Neither holds a secret.
+    `code` is a stable token for machines; `remedy` says what to do. Neither holds a secret, and nothing
+    in the sentence is obeyed by a terminal, whatever file or variable a name in it came from.
     """
 
     remedy = "See the README, «When something fails»."
 
     def __init__(self, sentence: str, *, code: str = "error", remedy: str | None = None) -> None:
-        super().__init__(sentence)
+        super().__init__(shown(sentence))
         self.code = code
         if remedy is not None:
             self.remedy = remedy

@@ -14,6 +14,7 @@ from pydantic import Field, StringConstraints
 
 ID_PATTERN = r"^[a-z0-9][a-z0-9_-]{7,63}$"
 NAME_PATTERN = r"^[a-z][a-z0-9_]{2,39}$"
+VARIABLE_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 REF_PATTERN = r"^[a-z][a-z0-9_]{2,39}:v[1-9][0-9]{0,4}$"
 ACCOUNT_PATTERN = r"^[a-z][a-z0-9-]{2,39}$"
 FINGERPRINT_PATTERN = r"^[a-z0-9]{1,16}\.[es]\.[0-9a-f]{32}$"

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from schemas.ids import (
+    VARIABLE_PATTERN,
     Country,
     FingerprintText,
     Instant,
@@ -25,7 +26,7 @@ from schemas.record import Model, Record
 VARIABLES_COUNT_MAX = 32
 SEALED_CHARS_MAX = 65_536  # a JWE of 48 KiB of payload: far above any template's variables
 
-VariableName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+VariableName = Annotated[str, StringConstraints(pattern=VARIABLE_PATTERN)]
 Sealed = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*){4}$", max_length=SEALED_CHARS_MAX)
 ]

@@ -6,7 +6,7 @@ import hmac
 from hashlib import sha256
 
 from schemas.dead_letter import DeadLetter
-from schemas.ids import INSTANT_MS_MIN
+from schemas.ids import INSTANT_MS_MAX, INSTANT_MS_MIN
 from schemas.reasons import Reason
 from schemas.record import Coordinates
 
@@ -44,7 +44,9 @@ class LetterWriter:
             size=0 if value is None else len(value),
             value_hmac=None if value is None else self._hmac(value),
             intent_id=intent_id,  # type: ignore[arg-type]
-            at_ms=max(at_ms, INSTANT_MS_MIN),
+            at_ms=min(
+                max(at_ms, INSTANT_MS_MIN), INSTANT_MS_MAX - 1
+            ),  # a writer's own clock may say anything
         )
 
     def _hmac(self, value: bytes) -> str:

@@ -6,7 +6,6 @@ be read from anywhere but this package (or a folder handed in by tests and scena
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cache
@@ -18,6 +17,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from schemas.errors import PolicyError
 from schemas.ids import AccountName, Country, Milliseconds, PolicyRef, Purpose, TemplateRef
 from schemas.record import Model
+from schemas.written import NotToml, toml
 
 POLLS_MAX = 200  # per stage: 200 look-ups at 1 s are over by 3.4 min; no provider limit allows more
 SUBMISSIONS_MAX = 50
@@ -124,8 +124,8 @@ class Policy(Clause):
 def parse(text: str, *, name: str) -> Policy:
     """One policy from TOML. Raises `PolicyError` naming each wrong field."""
     try:
-        return Policy.model_validate(tomllib.loads(text), strict=False)
-    except tomllib.TOMLDecodeError as exc:
+        return Policy.model_validate(toml(text), strict=False)
+    except NotToml as exc:
         raise PolicyError(f"policy {name} is not TOML: {exc}", code="malformed") from None
     except ValidationError as exc:
         wrong = "; ".join(

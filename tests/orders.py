@@ -55,6 +55,7 @@ def order(number: int = 1, channel: Channel = Channel.EMAIL, *, t0: int = T0, **
         "not_after_ms": t0 + 840_000,
         "ordered_at_ms": t0,
         "unless_sms_claimed": channel is Channel.EMAIL,
+        "after_unknown": number > 1,
         "sealed": seal(payload, binding, SealingKey(PUBLIC)),
     }
     return Dispatch.model_validate(fields | changes)

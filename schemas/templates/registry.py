@@ -7,6 +7,7 @@ here is unknown, and the intent is held until a process knows it.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from schemas.errors import TemplateBroken, TemplateUnknown, TemplateVariablesInvalid
+from schemas.ids import VARIABLE_PATTERN
 
 PARTS = {"subject": "subject.txt.j2", "text": "text.txt.j2", "html": "body.html.j2", "sms": "sms.txt.j2"}
 VALUE_CHARS_MAX = 2_048
+_NAME = re.compile(VARIABLE_PATTERN[1:-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +108,15 @@ def hashes() -> dict[str, str]:
 
 
 def names_problem(ref: str, names: Collection[str]) -> str | None:
-    """What is wrong with these variable names; None when they fit. Raises `TemplateUnknown`."""
+    """What is wrong with these variable names; None when they fit. Raises `TemplateUnknown`.
+
+    An unknown name is quoted when it is one: a service may have put an address where the name belongs.
+    """
     variables = get(ref).variables
     missing = sorted(v.name for v in variables.values() if v.required and v.name not in names)
-    unknown = sorted(n for n in names if n not in variables)
+    unknown = sorted(
+        {n if _NAME.fullmatch(n) else "something that is no name" for n in names if n not in variables}
+    )
     if missing or unknown:
         return "; ".join(
             f"{what}: {', '.join(which)}"

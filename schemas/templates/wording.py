@@ -23,9 +23,12 @@ _TO_GSM = str.maketrans(
         **dict.fromkeys("“”„‟″«»", '"'),
         **dict.fromkeys("‐‑‒–—―−", "-"),
         **dict.fromkeys("\t\u2028\u2029", " "),
-        **dict(zip("łŁđı•", "lLdi-", strict=True)),
+        **dict(zip("łŁđĐðÐħĦŧŦı•×", "lLdDdDhHtTi-x", strict=True)),
         "œ": "oe",
         "Œ": "OE",
+        "þ": "th",
+        "Þ": "Th",
+        "ẞ": "ß",
     }
 )
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
@@ -87,17 +90,27 @@ def sms_name_text(name: str, *, chars_max: int) -> str:
 def to_gsm(text: str) -> str:
     """Typographic and accented characters as their GSM-7 neighbours (case F15).
 
-    What has none stays, and the text is sent and counted as UCS-2.
+    What has none stays, and the text is sent and counted as UCS-2. An accent typed as a character of its
+    own counts as part of its letter; after a letter without a neighbour it stays (Devanagari, Hebrew).
     """
-    return "".join(_gsm_neighbour(c) for c in text.translate(_TO_GSM))
+    kept: list[str] = []
+    for character in unicodedata.normalize("NFC", text).translate(_TO_GSM):
+        if unicodedata.combining(character) and kept and _is_gsm(kept[-1]):
+            continue
+        kept.append(_gsm_neighbour(character))
+    return "".join(kept)
 
 
 def _gsm_neighbour(character: str) -> str:
-    if character in GSM_BASIC or character in GSM_EXTENDED:
+    if _is_gsm(character):
         return character
     parts = unicodedata.normalize("NFKD", character)
     plain = "".join(c for c in parts if not unicodedata.combining(c)).translate(_TO_GSM)
     return plain if plain and GSM_BASIC.issuperset(plain) else character
+
+
+def _is_gsm(text: str) -> bool:
+    return all(c in GSM_BASIC or c in GSM_EXTENDED for c in text)
 
 
 def _is_unprintable(character: str) -> bool:

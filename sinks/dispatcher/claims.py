@@ -34,7 +34,13 @@ class Claims(Protocol):
         ...
 
     def look(
-        self, intent_id: str, channel: Channel, submission_no: int, *, call_timeout_ms: int
+        self,
+        intent_id: str,
+        channel: Channel,
+        submission_no: int,
+        *,
+        after_unknown: bool,
+        call_timeout_ms: int,
     ) -> RowAnswer | None:
         """What the row says to an order that will not be claimed; None when nothing of it can have left."""
         ...
@@ -127,7 +133,13 @@ class PostgresClaims:
             return verdict
 
     def look(
-        self, intent_id: str, channel: Channel, submission_no: int, *, call_timeout_ms: int
+        self,
+        intent_id: str,
+        channel: Channel,
+        submission_no: int,
+        *,
+        after_unknown: bool,
+        call_timeout_ms: int,
     ) -> RowAnswer | None:
         with self._database.transaction() as cursor:
             asked = {"intent_id": intent_id, "channel": channel.value}
@@ -135,7 +147,13 @@ class PostgresClaims:
             now_ms = int(cursor.execute(SQL["now_ms"]).fetchone()["now_ms"])  # type: ignore[index]
         if row is None:
             return None
-        return answer_of(row, submission_no, call_timeout_ms=call_timeout_ms, now_ms=now_ms)
+        return answer_of(
+            row,
+            submission_no,
+            after_unknown=after_unknown,
+            call_timeout_ms=call_timeout_ms,
+            now_ms=now_ms,
+        )
 
     def begin(self, claim_id: str) -> int | None:
         with self._database.transaction() as cursor:

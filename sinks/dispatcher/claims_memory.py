@@ -65,14 +65,26 @@ class MemoryClaims:
             return verdict
 
     def look(
-        self, intent_id: str, channel: Channel, submission_no: int, *, call_timeout_ms: int
+        self,
+        intent_id: str,
+        channel: Channel,
+        submission_no: int,
+        *,
+        after_unknown: bool,
+        call_timeout_ms: int,
     ) -> RowAnswer | None:
         with self._lock:
             row = self._rows.get((intent_id, channel))
             if row is None:
                 return None
             now_ms = self._clock_ms()
-            return answer_of(row, submission_no, call_timeout_ms=call_timeout_ms, now_ms=now_ms)
+            return answer_of(
+                row,
+                submission_no,
+                after_unknown=after_unknown,
+                call_timeout_ms=call_timeout_ms,
+                now_ms=now_ms,
+            )
 
     def begin(self, claim_id: str) -> int | None:
         with self._lock:

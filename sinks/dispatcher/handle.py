@@ -115,6 +115,7 @@ class Dispatcher:
                 order.intent_id,
                 order.channel,
                 order.submission_no,
+                after_unknown=order.after_unknown,
                 call_timeout_ms=self._limits.call_timeout_ms,
             )
         except GuardUnavailable:
@@ -208,6 +209,7 @@ class Dispatcher:
             submission_no=order.submission_no,
             account=order.provider_account,
             unless_sms_claimed=order.unless_sms_claimed,
+            after_unknown=order.after_unknown,
             claim_id=self._ports.new_id(),
             lease_ms=self._limits.lease_ms,
             call_timeout_ms=self._limits.call_timeout_ms,

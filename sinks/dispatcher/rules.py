@@ -5,7 +5,10 @@
                               claimed, lease over         no byte has left: claim it anew
                               submitting, lease over      unknown: the holder may have sent it
                               lease alive                 wait for its holder
-    order above the row's     unknown not_accepted held   the machine's next number: claim it
+    order above the row's     not_accepted held           the machine's next number: claim it
+                              unknown, and known to be    the machine chose to go on: claim it
+                              unknown, and not known      unknown under the new number: this order was given
+                                                          because n was held, and n was delivered once more
                               claimed, lease over         claim it (no byte has left)
                               submitting, lease over      unknown under the new number: the machine may have
                                                           been told that n was held, and must decide knowing
@@ -47,6 +50,7 @@ class ClaimRequest:
     submission_no: int
     account: str
     unless_sms_claimed: bool
+    after_unknown: bool
     claim_id: str
     lease_ms: int
     call_timeout_ms: int
@@ -99,7 +103,8 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The holder's lease and call are over without a result: what it did is unknown."""
+    """What the row's submission did is unknown: its holder is over its time without a result, or the order
+    was given by a machine that did not know of it."""
 
     row: Row
     submission_no: int  # of the row, or the higher one that asked
@@ -156,10 +161,18 @@ def _by_row(request: ClaimRequest, row: Row, now_ms: int) -> Verdict | None:
         return Refuse(Reason.CONFLICTING_REQUEST)
     if row.state == "claimed" and row.claim_id == request.claim_id:
         return None
-    return answer_of(row, request.submission_no, call_timeout_ms=request.call_timeout_ms, now_ms=now_ms)
+    return answer_of(
+        row,
+        request.submission_no,
+        after_unknown=request.after_unknown,
+        call_timeout_ms=request.call_timeout_ms,
+        now_ms=now_ms,
+    )
 
 
-def answer_of(row: Row, submission_no: int, *, call_timeout_ms: int, now_ms: int) -> RowAnswer | None:
+def answer_of(
+    row: Row, submission_no: int, *, after_unknown: bool, call_timeout_ms: int, now_ms: int
+) -> RowAnswer | None:
     """What the row says to an order of this number; None when nothing of that order can have left."""
     if row.state in ("claimed", "submitting"):
         over_ms = row.lease_until_ms + (call_timeout_ms if row.state == "submitting" else 0)
@@ -167,7 +180,8 @@ def answer_of(row: Row, submission_no: int, *, call_timeout_ms: int, now_ms: int
             return Busy(over_ms)
         return Expired(row, max(submission_no, row.submission_no)) if row.state == "submitting" else None
     if submission_no > row.submission_no and row.state in AGAIN:
-        return None
+        # A hold has no row: an order held, answered by the next number and then delivered again was sent.
+        return Expired(row, submission_no) if row.state == "unknown" and not after_unknown else None
     return Stored(row.result or {})
 
 

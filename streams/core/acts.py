@@ -53,7 +53,7 @@ def last_useful_ms(state: IntentState, policy: Policy) -> int:
     return state.expiry_ms - policy.bounds.min_useful_window_ms
 
 
-def order_submission(draft: Draft, channel: Channel) -> None:
+def order_submission(draft: Draft, channel: Channel, *, after_unknown: bool = False) -> None:
     """The next submission number of a channel, until the last useful instant."""
     state, policy = draft.state, policy_of(draft)
     track = track_of(state, channel)
@@ -65,7 +65,9 @@ def order_submission(draft: Draft, channel: Channel) -> None:
     track.retry_ms = 0
     skip = channel is Channel.EMAIL and policy.undispatched_email is UndispatchedEmail.SKIP_EMAIL
     draft.dispatches.append(
-        DispatchOrder(channel, track.submission_no, track.account, last_useful_ms(state, policy), skip)
+        DispatchOrder(
+            channel, track.submission_no, track.account, last_useful_ms(state, policy), skip, after_unknown
+        )
     )
 
 

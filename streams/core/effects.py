@@ -34,6 +34,7 @@ class DispatchOrder:
     account: str
     not_after_ms: int
     unless_sms_claimed: bool
+    after_unknown: bool  # the one before may have left: a look-up, a key or the policy allows this one
 
 
 @dataclass(frozen=True, slots=True)

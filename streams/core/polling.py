@@ -133,6 +133,7 @@ def due_submission(draft: Draft, channel: Channel) -> None:
             track.facts.failed_reason = Reason.SUBMISSIONS_SPENT
         return
     prior = track.state
-    order_submission(draft, channel)
+    settled = prior is AttemptState.NOT_ACCEPTED and track.reason is Reason.NOT_FOUND
+    order_submission(draft, channel, after_unknown=prior is AttemptState.UNKNOWN or settled)
     track.state = AttemptState.PENDING
     draft.because(Reason.RELEASED if prior is AttemptState.HELD else Reason.RESUBMITTED)

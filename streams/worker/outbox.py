@@ -91,6 +91,7 @@ class Outbox:
             not_after_ms=order.not_after_ms,
             ordered_at_ms=decision.now_ms,
             unless_sms_claimed=order.unless_sms_claimed,
+            after_unknown=order.after_unknown,
             sealed=sealed,
         )
         made = f"{record.dispatch_key}:{record.submission_no}"

@@ -72,6 +72,7 @@ def order(number: int = 1, channel: Channel = E, **changes: object) -> ClaimRequ
         submission_no=number,
         account="mail-a",
         unless_sms_claimed=channel is E,
+        after_unknown=number > 1,
         claim_id=f"c-{channel.value}-{number}",
         lease_ms=LEASE_MS,
         call_timeout_ms=CALL_MS,
@@ -103,6 +104,25 @@ def test_a_repeated_order_gets_the_stored_result(guard: Guard, state: str) -> No
     found = guard.claims.claim(order(claim_id="other"))
     assert isinstance(found, Stored)
     assert found.result == {"state": state, "n": 1}
+
+
+def test_an_order_given_without_knowing_that_the_one_before_may_have_left_is_told_so(guard: Guard) -> None:
+    """Number 1 was held without a row, number 2 was ordered, and then number 1 was delivered once more."""
+    guard.claims.claim(order())
+    guard.claims.begin("c-email-1")
+    finish(guard, "unknown")
+    found = guard.claims.claim(order(2, after_unknown=False))
+    assert isinstance(found, Expired)
+    assert (found.row.claim_id, found.submission_no) == ("c-email-1", 2)
+    looked = guard.claims.look("int-0001-test", E, 2, after_unknown=False, call_timeout_ms=CALL_MS)
+    assert isinstance(looked, Expired)
+
+
+@pytest.mark.parametrize("state", ["not_accepted", "held"])
+def test_an_order_after_one_that_never_left_need_not_know_of_it(guard: Guard, state: str) -> None:
+    guard.claims.claim(order())
+    finish(guard, state)
+    assert isinstance(guard.claims.claim(order(2, after_unknown=False)), Grant)
 
 
 @pytest.mark.parametrize("state", ["unknown", "not_accepted", "held"])
@@ -166,7 +186,9 @@ def test_the_next_number_over_a_call_nobody_answered_for_is_unknown_and_not_gran
 
 def test_an_order_that_will_not_be_claimed_learns_what_the_row_knows(guard: Guard) -> None:
     def look(number: int) -> object:
-        return guard.claims.look("int-0001-test", E, number, call_timeout_ms=CALL_MS)
+        return guard.claims.look(
+            "int-0001-test", E, number, after_unknown=number > 1, call_timeout_ms=CALL_MS
+        )
 
     assert look(1) is None
     guard.claims.claim(order())

@@ -36,6 +36,7 @@ FAULTS: dict[str, tuple[float, float, str]] = {
     "site.outage": (0.3, 1.0, "all processes die at once, once"),
     "group.moves": (0.5, 1.0, "more processes join and leave"),
     "log.away": (0.3, 1.0, "the broker is away for a while, once or twice"),
+    "log.expires": (0.002, 0.05, "the broker gives up on a transaction and fences its producer"),
     "log.compact": (0.3, 1.0, "changelogs are compacted every now and then"),
     "lag.read": (0.05, 0.5, "a reader is slow to see what was written"),
     "guard.failed": (0.005, 0.1, "a transaction of the guard fails"),
@@ -77,9 +78,9 @@ class Options:
 
     @classmethod
     def drawn(cls, seed: int, *, intents: int = INTENTS, minutes: int = 8) -> Options:
-        dice = random.Random(f"{seed}/options")
         chances = {}
         for name, (low, high, _) in FAULTS.items():
+            dice = random.Random(f"{seed}/options/{name}")  # a new fault leaves the others as they were
             is_part, point = dice.random() < DRAWN_OF, dice.random()
             if is_part and (seed % GENTLE_EVERY or name in GENTLE):
                 chances[name] = round(low * (high / low) ** point, 5)

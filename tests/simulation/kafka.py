@@ -140,8 +140,8 @@ class Log:
         producer.epoch += 1
         return producer.epoch
 
-    def produce(self, transactional_id: str, epoch: int, writes: Iterable[Write]) -> None:
-        """Into the open transaction, or a new one. Raises `Fenced`, `Away`."""
+    def produce(self, transactional_id: str, epoch: int, writes: Iterable[Write]) -> int:
+        """Into the open transaction, or a new one; its number. Raises `Fenced`, `Away`."""
         producer = self._producer(transactional_id, epoch)
         if not producer.transaction:
             self._transactions += 1
@@ -151,6 +151,7 @@ class Log:
             part = self.places[place]
             part.open.setdefault(producer.transaction, part.high - 1)
             producer.touched.add(place)
+        return producer.transaction
 
     def send_offsets(
         self, transactional_id: str, epoch: int, group: str, offsets: Mapping[Place, int]
@@ -168,10 +169,10 @@ class Log:
         if producer.transaction:
             self._end(producer, commit=commit)
 
-    def expire(self, transactional_id: str, epoch: int) -> None:
+    def expire(self, transactional_id: str, transaction: int) -> None:
         """The broker gives up on a transaction whose time is over, and fences its producer."""
         producer = self._producers.get(transactional_id)
-        if producer is not None and producer.epoch == epoch and producer.transaction:
+        if producer is not None and producer.transaction == transaction:
             self._end(producer, commit=False)
             producer.epoch += 1
 

@@ -275,11 +275,6 @@ class SimWorker(Process):
                 ("after_commit", self._committed),
             )
         )
-        epoch, log = self._epoch, self.world.log
-        self.world.agenda.at(
-            self.world.agenda.now_ms + TRANSACTION_MS,
-            lambda: log.expire(self.name, epoch) if log.is_up else None,
-        )
         self._next(next(steps), steps)
 
     def _next(self, step: tuple[str, Callable[[], None]], steps: object) -> None:
@@ -311,7 +306,11 @@ class SimWorker(Process):
         ]
         for (topic, number), changed in pending.changes.items():
             writes += [Write(topic, key, value, (), number) for key, value in changed.items()]
-        self.world.log.produce(self.name, self._epoch, writes)
+        log, agenda = self.world.log, self.world.agenda
+        transaction = log.produce(self.name, self._epoch, writes)
+        soon = self.world.dice.falls("log.expires")
+        within_ms = self.world.dice.ms("log.expires.ms", 1, 40) if soon else TRANSACTION_MS
+        agenda.at(agenda.now_ms + within_ms, lambda: log.expire(self.name, transaction))
 
     def _send_offsets(self, pending: _Pending) -> None:
         group = self.world.workers

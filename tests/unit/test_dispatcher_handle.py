@@ -339,6 +339,19 @@ def test_a_crashed_call_told_as_held_while_nobody_could_look_is_not_sent_again_u
     assert bench.attempt(3).state is AttemptState.ACCEPTED, "the machine decided knowing it"
 
 
+def test_an_order_whose_hold_was_answered_by_the_next_number_and_that_comes_again_is_sent_once(
+    bench: Bench,
+) -> None:
+    bench.clock_trusted = False
+    assert bench.attempt().reason is Reason.CLOCK_SKEWED  # its offset is not committed: it comes again
+    bench.clock_trusted = True
+    bench.mail.answers = [SubmitResult(AttemptState.UNKNOWN), TAKEN]
+    assert bench.attempt().state is AttemptState.UNKNOWN
+    second = bench.attempt(2, after_unknown=False)
+    assert (second.state, second.submission_no) == (AttemptState.UNKNOWN, 2)
+    assert len(bench.mail.submitted) == 1
+
+
 def test_a_refusal_waits_for_the_guard_because_the_order_may_have_been_sent(bench: Bench) -> None:
     bench.claims.away = frozenset({"look"})
     found = bench.attempt(not_after_ms=T0)
