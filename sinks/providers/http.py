@@ -102,13 +102,22 @@ def decode_object(body: bytes) -> JsonObject | None:
     """The JSON object in `body`, or None. Total: any bytes give an answer (case F23).
 
     A byte order mark is ignored (RFC 8259 §8.1 allows it); NaN, 5000-digit integers and 100 000 nested
-    brackets are not JSON to us.
+    brackets are not JSON to us, nor is a name that stands twice with two values: which one is true?
     """
     try:
-        found = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
+        found = json.loads(
+            body.decode("utf-8-sig"), parse_constant=_refuse_constant, object_pairs_hook=_object
+        )
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
+    found = dict(pairs)
+    if len(found) != len(pairs) and any(found[name] != value for name, value in pairs):
+        raise ValueError("a name stands twice with two values")
+    return found
 
 
 def _refuse_constant(name: str) -> Any:

@@ -49,6 +49,9 @@ BAD: list[tuple[str, bytes, Reason, str]] = [
     ("a number", b"7", Reason.MALFORMED, ""),
     ("lone surrogate", b'{"s":"\\ud83d"}', Reason.MALFORMED, ""),
     ("nan", b'{"f":NaN}', Reason.UNKNOWN_RECORD, "/record"),
+    ("byte order mark", b"\xef\xbb\xbf" + request().to_bytes(), Reason.MALFORMED, ""),
+    ("utf-16", request().to_bytes().decode().encode("utf-16"), Reason.MALFORMED, ""),
+    ("two objects", request().to_bytes() * 2, Reason.MALFORMED, ""),
     ("a null id", b'{"id":null}', Reason.UNKNOWN_RECORD, "/record"),
     ("5000 digits", b'{"n":' + b"7" * 5000 + b"}", Reason.MALFORMED, ""),
     ("deep", b"[" * 50_000, Reason.MALFORMED, ""),
@@ -66,6 +69,26 @@ BAD: list[tuple[str, bytes, Reason, str]] = [
     ("naive time", _body(deadline_ms="2026-09-21T14:13:20"), Reason.INVALID_FIELD, "/deadline_ms"),
     ("milliseconds as text", _body(deadline_ms=str(T0)), Reason.INVALID_FIELD, "/deadline_ms"),
     ("milliseconds as float", _body(deadline_ms=T0 + 0.5), Reason.INVALID_FIELD, "/deadline_ms"),
+    ("a whole float", _body(deadline_ms=float(T0)), Reason.INVALID_FIELD, "/deadline_ms"),
+    ("negative", _body(deadline_ms=-T0), Reason.INVALID_FIELD, "/deadline_ms"),
+    ("beyond 64 bits", _body(deadline_ms=T0 * 10**20), Reason.INVALID_FIELD, "/deadline_ms"),
+    (
+        "infinity",
+        request().to_bytes().replace(b'"deadline_ms":', b'"deadline_ms":1e999,"x":'),
+        Reason.INVALID_FIELD,
+        "/deadline_ms",
+    ),
+    ("year 10000", _body(expiry_ms=253_402_300_800_000), Reason.INVALID_FIELD, "/expiry_ms"),
+    ("a date", _body(deadline_ms="2026-09-21"), Reason.INVALID_FIELD, "/deadline_ms"),
+    ("newline behind the id", _body(intent_id=ID + "\n"), Reason.INVALID_FIELD, "/intent_id"),
+    (
+        "full-width digit in the id",
+        _body(intent_id=ID.replace("0", "\uff10")),
+        Reason.INVALID_FIELD,
+        "/intent_id",
+    ),
+    ("newline behind the policy", _body(policy="password_reset:v4\n"), Reason.INVALID_FIELD, "/policy"),
+    ("newline behind the locale", _body(locale="en\n"), Reason.INVALID_FIELD, "/locale"),
     ("true for a number", _body(deadline_ms=True), Reason.INVALID_FIELD, "/deadline_ms"),
     ("deadline = expiry", _body(deadline_ms=T0 + 900_000), Reason.INVALID_FIELD, ""),
     ("deadline > expiry", _body(deadline_ms=T0 + 900_001), Reason.INVALID_FIELD, ""),
@@ -139,6 +162,30 @@ def test_a_control_names_a_scope_we_have(name: str, fine: bool) -> None:
     assert isinstance(found, Control) is fine
     if isinstance(found, Control):
         assert found.action is ControlAction.PAUSE
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "reason"),
+    [
+        ("intent_id", b'"int-9999-other"', Reason.KEY_MISMATCH),
+        ("record", b'"intent_completed"', Reason.INVALID_FIELD),
+        ("version", b"2", Reason.UNKNOWN_VERSION),
+        ("deadline_ms", b"5", Reason.INVALID_FIELD),
+    ],
+)
+def test_of_a_name_that_stands_twice_the_last_counts_for_every_check(
+    name: str, other: bytes, reason: Reason
+) -> None:
+    whole = request().to_bytes()
+    twice = b'"%s":%s' % (name.encode(), other)
+    for padding in (
+        b"",
+        b",".join(b'"x%d":1' % n for n in range(60)) + b",",
+    ):  # parsers change method by size
+        assert decode(TopicKind.INTENTS, KEY, b"{" + twice + b"," + padding + whole[1:]) == request()
+        found = decode(TopicKind.INTENTS, KEY, b"{" + padding + whole[1:-1] + b"," + twice + b"}")
+        assert isinstance(found, Undecodable)
+        assert found.reason is reason
 
 
 def test_unknown_fields_are_ignored_and_dropped() -> None:

@@ -29,6 +29,10 @@ LABEL = "a" * 61
         ("x@bücher.example", "x@xn--bcher-kva.example"),
         ("x@xn--bcher-kva.example", "x@xn--bcher-kva.example"),
         ("x@B\u00dcCHER.example", "x@xn--bcher-kva.example"),
+        ("x@XN--BCHER-KVA.example", "x@xn--bcher-kva.example"),
+        ("user%other@example.com", "user%other@example.com"),
+        ("a!b=c@example.com", "a!b=c@example.com"),
+        ("user@example.test", "user@example.test"),
         ("user@example\u3002com", "user@example.com"),
         (f"{LABEL}@{LABEL}.{LABEL}.{LABEL}.exa", f"{LABEL}@{LABEL}.{LABEL}.{LABEL}.exa"),
         ("a" * 64 + f"@{LABEL}.{LABEL}.{LABEL}.abc", "a" * 64 + f"@{LABEL}.{LABEL}.{LABEL}.abc"),  # 254
@@ -63,6 +67,22 @@ def test_an_address_has_one_normal_form(text: str, normal: str) -> None:
         ("user@-example.com", "syntax"),
         ("user@exam\u200bple.com", "syntax"),
         ("user@\ud83d.com", "syntax"),
+        ("user@exam\u00adple.com", "syntax"),
+        ("user@exa\u202emple.com", "syntax"),
+        ("user@exa\u034fmple.com", "invisible"),
+        ("user@example\ufe0f.com", "invisible"),
+        ("us\u3164er@example.com", "invisible"),
+        ("=?utf-8?q?a=40evil.example?=@example.com", "encoded_word"),
+        ("=?x?b?YUBldmlsLmV4YW1wbGU=?=foo@example.com", "encoded_word"),
+        ("user@test", "syntax"),
+        ("user@com", "syntax"),
+        ("user@1.2.3.4", "syntax"),
+        ("user@\u212aelvin.example", "changes_when_normalised"),
+        ("user@e\u0301.example", "changes_when_normalised"),
+        ("user@example.com\u2028", "syntax"),
+        ("\ufeffuser@example.com", "local_part_not_ascii"),
+        ("mailto:user@example.com", "syntax"),
+        ("user@example.com?bcc=x@other.example", "syntax"),
         ("us\ter@example.com", "control_or_space"),
         ("user\x00@example.com", "control_or_space"),
         ("user\u00a0@example.com", "local_part_not_ascii"),
@@ -126,12 +146,47 @@ def test_a_number_has_the_country_of_its_longest_prefix(text: str, country: str)
         ("+881612345678", "not_a_person"),
         ("+88213300655", "not_a_person"),
         ("12345", "not_e164"),
+        ("\uff0b447700900123", "not_e164"),
+        ("\u202d+447700900123", "not_e164"),
+        ("+447700900123\u200b", "not_e164"),
+        ("+44\u00a07700900123", "not_e164"),
+        ("tel:+447700900123", "not_e164"),
+        ("+447700900123;ext=5", "not_e164"),
+        ("+447700900123,5", "not_e164"),
+        ("++447700900123", "not_e164"),
+        ("-447700900123", "not_e164"),
+        ("+330612345678", "trunk_zero"),
+        ("+9720501234567", "trunk_zero"),
+        ("+80012345678", "not_a_person"),
+        ("+97912345678", "not_valid"),
+        ("+15005550006", "not_a_person"),
+        ("+16225550123", "not_a_person"),
     ],
 )
 def test_what_is_not_plainly_one_persons_number_is_refused(text: str, code: str) -> None:
     with pytest.raises(InvalidDestination) as refused:
         PhoneNumber.parse(text)
     assert refused.value.code == code
+
+
+# Case F18, by the areas it names: numbers of their own allocated ranges, because a whole area is not.
+AREAS = {
+    "AG": "268", "AI": "264", "AS": "684", "BB": "246", "BM": "441", "BS": "242", "DM": "767",
+    "DO": "809 829 849", "GD": "473", "GU": "671", "JM": "876 658", "KN": "869", "KY": "345", "LC": "758",
+    "MP": "670", "MS": "664", "PR": "787 939", "SX": "721", "TC": "649", "TT": "868", "VC": "784",
+    "VG": "284", "VI": "340",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("area", "country"), [(a, c) for c, areas in AREAS.items() for a in areas.split()])
+def test_no_number_of_an_area_outside_the_united_states_counts_as_theirs(area: str, country: str) -> None:
+    found = set()
+    for line in range(2_000_123, 10_000_000, 10_000):  # every exchange
+        try:
+            found.add(PhoneNumber.parse(f"+1{area}{line}").country)
+        except InvalidDestination:
+            continue
+    assert found == {country}
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,10 @@ BODIES: dict[bytes, Any] = {
     b"[" * 100_000: None,
     b'{"a":' * 100_000: None,
     b'{"id": "m-1"': None,
+    b'{"id": "m-1"}{"id": "m-2"}': None,
+    b'{"status": "delivered", "status": "bounced"}': None,
+    b'{"m": [{"id": "m-1", "id": "m-2"}]}': None,
+    b'{"id": "m-1", "id": "m-1"}': {"id": "m-1"},
 }
 
 

@@ -12,7 +12,7 @@ from schemas.errors import TemplateBroken, TemplateUnknown, TemplateVariablesInv
 from schemas.templates.registry import load, names_problem
 from schemas.templates.render import RenderInput, digest, facts, render_email, render_sms
 from schemas.templates.render import _compiled as compiled
-from schemas.templates.wording import expiry_text
+from schemas.templates.wording import expiry_text, to_gsm
 
 LINK = "https://app.example/r?u=1&t=2"
 GIVEN = RenderInput("int-0001-test", "en", 1_790_000_900_000, {"link": LINK, "name": "Ada"})
@@ -178,12 +178,20 @@ BUILD = {"link": LINK, "project": "engine", "branch": "main"}
         ("“façade” — ê`•", '"facade" - e\'-'),
         ("Œuvre №5 ﬁn™", "OEuvre No5 finTM"),
         ("àèéìòùÇßñ€[]", "àèéìòùÇßñ€[]"),
+        ("Jose\u0301 n\u0303u", "José ñu"),
+        ("x\u0302e\u0323\u0302", "xe"),
+        ("Đorđe Þór ð ẞ", "Dorde Thor d ß"),
     ],
 )
 def test_typographic_characters_become_gsm_and_do_not_double_the_bill(project: str, written: str) -> None:
     sms = render_sms(BUILD_REF, replace(GIVEN, variables=BUILD | {"project": project}))
     assert f"build of {written} failed" in sms.text
     assert (sms.encoding, sms.segments) == ("gsm7", 1)
+
+
+def test_a_mark_that_belongs_to_a_letter_without_a_neighbour_is_kept() -> None:
+    assert to_gsm("\u0928\u092e\u0938\u094d\u0924\u0947") == "\u0928\u092e\u0938\u094d\u0924\u0947"
+    assert to_gsm("\u05e9\u05b8\u05c1") == "\u05e9\u05b8\u05c1"
 
 
 def test_what_has_no_gsm_neighbour_is_kept_counted_as_ucs2_and_measured_against_the_budget() -> None:
