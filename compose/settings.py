@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -22,10 +22,13 @@ from schemas.errors import PolicyError, SettingsRefused
 from schemas.policy import Policy, parse, released, table
 from schemas.record import Model
 from schemas.topics import PARTITIONS, PREFIX
+from schemas.written import NotToml, toml
 
 ENV_PREFIX = "BACKSTOP_"
 CONFIG_VARIABLE = "BACKSTOP_CONFIG"
 REPLAY_PREFIX = "replay."
+PREFIX_CHARS_MAX = 64  # with the longest name behind it a topic stays under 120, what coordinates hold
+_PREFIX = re.compile(rf"[A-Za-z0-9._-]{{1,{PREFIX_CHARS_MAX}}}")  # the characters of a topic's name
 
 
 def _loopback_or_private(host: str) -> str:
@@ -97,8 +100,8 @@ class Settings(BaseSettings):
     @field_validator("prefix")
     @classmethod
     def _prefix_is_a_name(cls, prefix: str) -> str:
-        if not prefix or not prefix.replace(".", "").replace("-", "").replace("_", "").isalnum():
-            raise ValueError("a prefix is letters, digits, . - _")
+        if not _PREFIX.fullmatch(prefix) or not prefix.strip("."):
+            raise ValueError(f"a prefix is 1 to {PREFIX_CHARS_MAX} of a-z A-Z 0-9 . - _, and not only dots")
         return prefix
 
     @model_validator(mode="after")
@@ -114,18 +117,19 @@ class Settings(BaseSettings):
 
 def load(overrides: Mapping[str, Any] | None = None) -> Settings:
     """The settings of this process. Raises `SettingsRefused` with every problem, values not quoted."""
-    given: dict[str, Any] = {}
-    problems: list[str] = []
+    known, problems = set(Settings.model_fields), []
     config = os.environ.get(CONFIG_VARIABLE)
-    if config:
-        try:
-            given = tomllib.loads(Path(config).read_text("utf-8"))
-        except (OSError, tomllib.TOMLDecodeError) as exc:
-            problems.append(f"{CONFIG_VARIABLE}: {config} cannot be read as TOML ({type(exc).__name__})")
-    known = set(Settings.model_fields)
+    in_file, unreadable = _toml_file(Path(config)) if config else ({}, None)
+    if unreadable is not None:
+        problems.append(f"{CONFIG_VARIABLE}: {unreadable}")
+    # A name that is no setting never reaches `Settings`: its own options (`_env_file`) are names too.
+    problems += [f"{name}: no such setting" for name in in_file if name not in known]
+    given = {name: value for name, value in in_file.items() if name in known}
     for name in os.environ:
-        if name.startswith(ENV_PREFIX) and name != CONFIG_VARIABLE:
-            field = name.removeprefix(ENV_PREFIX).lower()
+        if (
+            name.upper().startswith(ENV_PREFIX) and name != CONFIG_VARIABLE
+        ):  # in any case, as pydantic reads it
+            field = name[len(ENV_PREFIX) :].lower()
             if field not in known:
                 problems.append(f"{name}: no such setting")
             given.pop(field, None)  # the environment wins over the file
@@ -143,6 +147,16 @@ def load(overrides: Mapping[str, Any] | None = None) -> Settings:
     return settings
 
 
+def _toml_file(path: Path) -> tuple[dict[str, Any], str | None]:
+    """The table of a file, or an empty one and why it cannot be read."""
+    try:
+        return toml(path.read_text("utf-8")), None
+    except NotToml as exc:
+        return {}, f"{path} is not TOML: {exc}"
+    except (OSError, ValueError) as exc:  # not there, not UTF-8, not a path
+        return {}, f"{path} cannot be read as TOML ({type(exc).__name__})"
+
+
 def _said(kind: str, message: str) -> str:
     return "no such setting" if kind == "extra_forbidden" else message.removeprefix("Value error, ")
 
@@ -152,26 +166,23 @@ def accounts(settings: Settings) -> dict[str, ProviderAccount]:
     path = settings.accounts_file
     if path is None:
         return {}
-    try:
-        tables = tomllib.loads(path.read_text("utf-8")).get("accounts", [])
-    except (OSError, tomllib.TOMLDecodeError) as exc:
-        raise SettingsRefused(
-            [f"accounts_file: {path} cannot be read as TOML ({type(exc).__name__})"]
-        ) from None
+    found_in_file, unreadable = _toml_file(path)
+    tables = found_in_file.get("accounts", [])
+    if unreadable is None and not (isinstance(tables, list) and all(isinstance(t, dict) for t in tables)):
+        unreadable = f"{path}: accounts are tables, [[accounts]]"
+    if unreadable is not None:
+        raise SettingsRefused([f"accounts_file: {unreadable}"])
     problems: list[str] = []
     found: dict[str, ProviderAccount] = {}
     for number, entry in enumerate(tables):
         try:
-            made = ProviderAccount(
-                account=Account.model_validate_json(
-                    json.dumps({k: v for k, v in entry.items() if k not in _PLACE})
-                ),
-                base_url=entry.get("base_url", ""),
-                credential_file=Path(entry.get("credential_file", "")),
-            )
+            made = _account(entry)
         except ValidationError as exc:
             wrong = ", ".join(".".join(map(str, e["loc"])) for e in exc.errors(include_input=False))
             problems.append(f"accounts[{number}]: missing or wrong: {wrong}")
+            continue
+        except ValueError:  # a number that JSON has no room for
+            problems.append(f"accounts[{number}]: a number has too many digits")
             continue
         if made.account.name in found:
             problems.append(f"accounts[{number}]: {made.account.name} is listed twice")
@@ -182,6 +193,17 @@ def accounts(settings: Settings) -> dict[str, ProviderAccount]:
 
 
 _PLACE = ("base_url", "credential_file")
+
+
+def _account(entry: Mapping[str, Any]) -> ProviderAccount:
+    """Read as JSON, where an enum is its text and a number not a text; a date is nothing we have."""
+    fields = json.dumps({k: v for k, v in entry.items() if k not in _PLACE}, default=lambda _date: None)
+    place = entry.get("credential_file", "")
+    return ProviderAccount(
+        account=Account.model_validate_json(fields),
+        base_url=entry.get("base_url", ""),
+        credential_file=Path(place) if isinstance(place, str) else place,
+    )
 
 
 def policies(settings: Settings) -> dict[str, Policy]:
@@ -195,6 +217,8 @@ def policies(settings: Settings) -> dict[str, Policy]:
             found += [parse(f.read_text("utf-8"), name=f.name) for f in files]
         except (OSError, PolicyError) as exc:
             raise SettingsRefused([f"policies_dir: {exc}"]) from None
+        except ValueError:
+            raise SettingsRefused(["policies_dir: a file in it is not text (UTF-8)"]) from None
     try:
         return table(found)
     except PolicyError as exc:

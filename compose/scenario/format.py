@@ -47,7 +47,6 @@ It must not play anything (`compose.scenario.play`).
 from __future__ import annotations
 
 import re
-import tomllib
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
@@ -59,10 +58,12 @@ from schemas.decision import CloseKind, Phase
 from schemas.errors import RecordRefused
 from schemas.policy import Policy, released
 from schemas.reasons import Reason
+from schemas.written import NotToml, shown, toml
 
 # A week and a day: the longest late evidence a policy may wait for, and then some.
 UNTIL_MS_MAX = 8 * 86_400_000
 _ANY_MS = 1_790_000_000_000  # a control is checked before it has its instant
+DURATION_MS_MAX = 3_650 * 86_400_000  # ten years: from any request until then, an instant is still one
 FILE_BYTES_MAX = 262_144  # a story a person wrote: 256 KiB is already a hundred of them
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -74,7 +75,10 @@ def _duration(value: Any) -> int:
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise ValueError('a duration is a number with ms, s, m, h or d, such as "59.9s"')
-    return round(float(found[1]) * _UNITS[found[2]])
+    length_ms = float(found[1]) * _UNITS[found[2]]
+    if length_ms > DURATION_MS_MAX:
+        raise ValueError("a duration has at most ten years")
+    return round(length_ms)
 
 
 Duration = Annotated[int, BeforeValidator(_duration)]
@@ -287,10 +291,10 @@ class Scenario(_Part):
 def parse(text: str, *, name: str) -> Scenario:
     """Raises `RecordRefused` naming the first wrong place; values are not quoted."""
     try:
-        return Scenario.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as exc:
+        return Scenario.model_validate(toml(text))
+    except NotToml as exc:
         raise RecordRefused(f"{name} is not TOML: {exc}", code="malformed") from None
     except ValidationError as exc:
         first = exc.errors(include_input=False, include_url=False)[0]
-        place = "/" + "/".join(str(p) for p in first["loc"])
+        place = shown("/" + "/".join(str(p) for p in first["loc"]))
         raise RecordRefused(f"{name}: {place}: {first['msg']}", code="invalid_field", pointer=place) from None
