@@ -30,6 +30,9 @@ CREDENTIALS_PAUSE_MS = 60_000
 # Without a usable Retry-After: 1, 2, 4 … 60 s, back to the start with the first answer.
 THROTTLE_PAUSE_MS = 1_000
 THROTTLE_PAUSE_MS_MAX = 60_000
+# No provider may name more (`retry_after.CAP_MS`): what lies further ahead was named before our clock was set
+# back, and would silence the account for as long as the clock had been wrong.
+PAUSE_MS_MAX = 3_600_000
 
 
 # Answers whose Retry-After is about the account and not about one message.
@@ -54,11 +57,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """A call that was made, with one result per order and when they were learnt."""
+    """A call that was made, with one result per order, when it was asked and when they were learnt."""
 
     call: Call
     results: Sequence[LookupResult]
+    asked_ms: int
     at_ms: int
+
+    def observed_ms(self, result: LookupResult) -> int:
+        """«Not found» is true of the instant it was asked: a slow answer must not make it count (§5.4)."""
+        return min(self.asked_ms, self.at_ms) if result.answer is LookupAnswer.NOT_FOUND else self.at_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +131,7 @@ class Poller:
         for name, account in self._accounts.items():
             # While the account is paused nobody whose time ends before can be answered: told at once, so
             # that the machine plans for after the pause instead of waiting for nothing.
+            account.paused_until_ms = min(account.paused_until_ms, now_ms + PAUSE_MS_MAX)
             over_ms = max(now_ms, account.paused_until_ms)
             paused_ms = account.paused_until_ms if account.paused_until_ms > now_ms else 0
             answers += [self._skip(o, paused_until_ms=paused_ms) for o in account.waiting.pop_until(over_ms)]
@@ -138,16 +147,15 @@ class Poller:
             LookupRequest(o.lookup.reference, o.lookup.message_id, o.lookup.submission_no)
             for o in call.orders
         ]
+        asked_ms = self._clock.now_ms()
         try:
-            results = provider.look_up(
-                requests, now_ms=self._clock.now_ms(), timeout_ms=self._call_timeout_ms
-            )
+            results = provider.look_up(requests, now_ms=asked_ms, timeout_ms=self._call_timeout_ms)
         except Exception as exc:  # noqa: BLE001  one bad answer must not stop the polling of everybody
             log.error("adapter of account %s failed: %s", call.account, type(exc).__name__)  # noqa: TRY400
             results = ()
         if len(results) != len(requests):
             results = [LookupResult(LookupAnswer.MALFORMED)] * len(requests)
-        return Performed(call, results, self._clock.now_ms())
+        return Performed(call, results, asked_ms, self._clock.now_ms())
 
     def settle(self, done: Performed) -> list[Answer]:
         """The answers of a call that was made; pauses its account when the provider says so."""
@@ -159,7 +167,7 @@ class Poller:
             log.error("account %s: the provider refuses our credentials or our account", done.call.account)
         paused_ms = account.paused_until_ms if account.paused_until_ms > done.at_ms else 0
         return [
-            self._answer(order, result, at_ms=done.at_ms, paused_until_ms=paused_ms)
+            self._answer(order, result, at_ms=done.observed_ms(result), paused_until_ms=paused_ms)
             for order, result in zip(done.call.orders, done.results, strict=True)
         ]
 

@@ -145,7 +145,8 @@ def _resolve(track: Track, seen: Observation) -> None:
 def _not_found(draft: Draft, track: Track, seen: Observation) -> None:
     """Counts only for a lost answer, after the lease and the provider's visibility delay."""
     about_it = track.state is AttemptState.UNKNOWN and seen.submission_no == track.submission_no
-    if about_it and seen.observed_at_ms >= visible_ms(draft, track):
+    # A poller whose clock runs ahead saw it before the log did, whatever it says.
+    if about_it and min(seen.observed_at_ms, draft.now_ms) >= visible_ms(draft, track):
         track.state, track.reason = AttemptState.NOT_ACCEPTED, Reason.NOT_FOUND
         if draft.state.closed is None:
             track.retry_ms = draft.now_ms

@@ -90,6 +90,16 @@ def test_not_found_counts_only_after_lease_and_visibility_delay(observed: int, c
     assert _emails(game) == ([1, 2] if counts else [1])
 
 
+def test_not_found_by_a_clock_that_runs_ahead_does_not_count_earlier() -> None:
+    game = _unknown(BY_REFERENCE, email__poll={"initial_ms": 500, "interval_ms_max": 500} | _POLL)
+    at = _first_look(game) + 100
+    assert at < 6000
+    game.give(at, observation(60_000, None, answer=LookupAnswer.NOT_FOUND, poll_no=game.lookups[-1].poll_no))
+    assert game.last.reason is Reason.NOT_FOUND_YET
+    game.until(at)
+    assert _emails(game) == [1]
+
+
 @pytest.mark.parametrize(("about", "state"), [(1, A.UNKNOWN), (2, A.NOT_ACCEPTED)])
 def test_not_found_about_an_earlier_submission_says_nothing_about_this_one(about: int, state: A) -> None:
     game = _unknown(BY_REFERENCE)

@@ -10,8 +10,9 @@ import pytest
 
 from schemas.observation import LookupAnswer, ProviderState
 from schemas.reasons import Reason
-from sinks.poller.handle import CREDENTIALS_PAUSE_MS, Answer, Poller
+from sinks.poller.handle import CREDENTIALS_PAUSE_MS, PAUSE_MS_MAX, Answer, Poller
 from sinks.poller.schedule import Order
+from sinks.providers import retry_after
 from sinks.providers.base import LookupRequest, LookupResult
 from tests.unit.poller_fakes import T0, HandClock, TellingProvider, lookup, provider
 
@@ -171,6 +172,38 @@ def test_a_pause_longer_than_an_orders_time_answers_it_at_once_and_says_until_wh
     assert (first.observation.answer, second.observation.answer) == (L.THROTTLED, L.SKIPPED)
     assert second.observation.paused_until_ms == until
     assert second.observation.observed_at_ms < T0 + 3_000
+
+
+def test_a_pause_named_by_a_clock_that_was_wrong_ends_within_the_hour() -> None:
+    bench = Bench()
+    bench.mail.answer = lambda _r: LookupResult(L.THROTTLED, retry_at_ms=T0 + 30 * 86_400_000)
+    bench.offer(1)
+    bench.go(3_000)
+    bench.clock.at_ms += PAUSE_MS_MAX
+    bench.offer(2, by_ms=PAUSE_MS_MAX + 60_000)
+    bench.mail.answer = lambda _r: LookupResult(L.NOT_FOUND)
+    assert kinds(bench.go(PAUSE_MS_MAX + 6_000)) == [L.NOT_FOUND]
+
+
+def test_a_named_pause_is_never_cut_by_the_bound_on_pauses() -> None:
+    assert retry_after.CAP_MS <= PAUSE_MS_MAX
+
+
+@pytest.mark.parametrize(("answer", "late_ms"), [(L.NOT_FOUND, 0), (L.ANSWERED, 4_000)])
+def test_not_found_is_observed_when_it_was_asked_and_a_state_when_it_was_told(
+    answer: LookupAnswer, late_ms: int
+) -> None:
+    bench = Bench()
+
+    def slowly(_request: object) -> LookupResult:
+        bench.clock.at_ms += 4_000
+        state = ProviderState.ACCEPTED if answer is L.ANSWERED else None
+        return LookupResult(answer, provider_state=state)
+
+    bench.mail.answer = slowly
+    bench.offer(1)
+    (found,) = bench.go(3_000)
+    assert found.observation.observed_at_ms - bench.mail.asked[0][0] == late_ms
 
 
 def test_throttled_without_a_time_backs_off_by_itself_and_starts_over_after_an_answer() -> None:
