@@ -4,7 +4,7 @@ It must not sleep, raise or guess: what is neither ASCII digits nor a date is ig
 
     30, " 7 "                            that many seconds
     0, a date in the past                the floor: never a hot loop
-    Wed, 21 Oct 2026 07:28:00 GMT        the three forms of RFC 9110 and -0000, read as UTC
+    Wed, 21 Oct 2026 07:28:00 GMT        the three forms of RFC 9110 and -0000, in any case, read as UTC
     999999                               the cap: an account is asked again within the hour
     -5, 1.5, nan, soon, "", ISO 8601     malformed: the caller keeps its own schedule
     no header                            nothing, and not malformed
@@ -31,7 +31,8 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 _FORMS = (
     re.compile(
         rf"(?:[A-Za-z]{{3}}, )?(?P<d>[0-9]{{1,2}}) (?P<mo>[A-Za-z]{{3}}) (?P<y>[0-9]{{4}}) {_TIME}"
-        r"(?: (?:GMT|UTC|UT|Z|(?P<zone>[+-][0-9]{4})))?"
+        r"(?: (?:GMT|UTC|UT|Z|(?P<zone>[+-][0-9]{4})))?",
+        re.IGNORECASE,
     ),
     re.compile(rf"[A-Za-z]{{6,9}}, (?P<d>[0-9]{{2}})-(?P<mo>[A-Za-z]{{3}})-(?P<y>[0-9]{{2}}) {_TIME} GMT"),
     re.compile(rf"[A-Za-z]{{3}} (?P<mo>[A-Za-z]{{3}}) (?P<d>[ 0-9][0-9]) {_TIME} (?P<y>[0-9]{{4}})"),
