@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -68,46 +69,57 @@ def demo(
 
 
 def _on(stack: Stack, here: Path, *, run_id: str, kills: int, seed: int) -> Report:
-    here.mkdir(parents=True)
     port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    files.write(here, simulator_url=url)
-    environment = files.environment(here, kafka=stack.bootstrap, postgres=stack.dsn, prefix=f"{run_id}.")
-    settings = Settings.model_validate(
-        {k.removeprefix("BACKSTOP_").lower(): v for k, v in environment.items()}
-    )
-    migrate(stack.dsn)
-    names = TopicNames(settings.prefix)
-    admin.create(settings.kafka, admin.Layout(names, settings.partitions, 1, 1))
+    settings, environment = prepare(stack, here, run_id=run_id, port=port)
     say(f"logs, keys and policies of this run: {here}")
     fleet = Fleet(here, environment)
     database = Database(stack.dsn)
     try:
         add_processes(fleet, here, port=port)
-        held = keys.publisher_keys(settings.keys)
-        raw = Publisher(settings.kafka, client_id="backstop-demo")
-        world = World(
-            settings.kafka,
-            names,
-            database,
-            IntentPublisher(
-                names,
-                publisher=raw,
-                sealing=held.sealing,
-                fingerprints=held.fingerprints,
-                policies=configuration.policies(settings),
-            ),
-            raw,
-            url,
-            fleet,
-            say,
-        )
         say("waiting for the processes")
         wait_until_ready(settings, port, fleet)
-        return Run(world, run_id=run_id, kills=kills, seed=seed).play()
+        return Run(
+            world_of(settings, database, fleet, port=port), run_id=run_id, kills=kills, seed=seed
+        ).play()
     finally:
         fleet.stop()
         database.close()
+
+
+def prepare(
+    stack: Stack, here: Path, *, run_id: str, port: int, extra: Mapping[str, str] | None = None
+) -> tuple[Settings, Mapping[str, str]]:
+    """Files, tables and topics of one run: its settings, and the same as an environment with `extra`."""
+    here.mkdir(parents=True)
+    files.write(here, simulator_url=_url(port))
+    environment = {
+        **files.environment(here, kafka=stack.bootstrap, postgres=stack.dsn, prefix=f"{run_id}."),
+        **(extra or {}),
+    }
+    settings = Settings.model_validate(
+        {k.removeprefix("BACKSTOP_").lower(): v for k, v in environment.items()}
+    )
+    migrate(stack.dsn)
+    admin.create(settings.kafka, admin.Layout(TopicNames(settings.prefix), settings.partitions, 1, 1))
+    return settings, environment
+
+
+def world_of(settings: Settings, database: Database, fleet: Fleet, *, port: int) -> World:
+    """Where a run reads and writes, with a publisher as a service has it."""
+    names, held = TopicNames(settings.prefix), keys.publisher_keys(settings.keys)
+    raw = Publisher(settings.kafka, client_id="backstop-demo")
+    publisher = IntentPublisher(
+        names,
+        publisher=raw,
+        sealing=held.sealing,
+        fingerprints=held.fingerprints,
+        policies=configuration.policies(settings),
+    )
+    return World(settings.kafka, names, database, publisher, raw, _url(port), fleet, say)
+
+
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
 
 
 def add_processes(fleet: Fleet, here: Path, *, port: int) -> None:

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from random import Random  # noqa: TID251  seeded: which process dies when
 from typing import Any
 from urllib.request import urlopen
 
 import orjson
 
-from compose.clock import SystemClock
 from compose.demo.fleet import Fleet
-from compose.demo.plan import GARBAGE, KINDS, Kind, Twist, person
+from compose.demo.plan import KINDS, Twist
 from compose.demo.proofs import (
     Fence,
     Proof,
@@ -29,39 +27,22 @@ from compose.demo.proofs import (
     no_duplicates,
     nothing_too_late,
 )
+from compose.demo.service import EXPIRY_S, Intent, Service, publish_garbage
 from schemas.codec import decode
-from schemas.decision import Decision, Phase
+from schemas.decision import Decision
 from schemas.record import TopicKind
 from schemas.topics import WORKER_INPUTS, TopicNames
 from sinks.audit.writer import counts as audit_counts
 from sinks.kafka.consumer import read_all
-from sinks.kafka.producer import OutgoingRecord, Publisher
+from sinks.kafka.producer import Publisher
 from sinks.operator import books
 from sinks.postgres.pool import Database
-from sinks.publisher import IntentPublisher, NewIntent
+from sinks.publisher import IntentPublisher
 
-DEADLINE_S, EXPIRY_S = 18.0, 36.0
-LATE_S = 45.0  # how long a held-up request was held up
-COMPLETES_S = 6.0  # after the request: the e-mail is out by then
 SECOND_WAVE_S = 9.0  # the first bounces are known by then
 SETTLE_S = 90.0  # everything is over by then, or the run says what is not
-LINK = "https://app.example/r?t="
 
 Say = Callable[[str], None]
-
-
-@dataclass(slots=True)
-class Intent:
-    """One published intent and what came of it."""
-
-    intent_id: str
-    kind: Kind
-    last: Decision | None = None
-    reasons: set[str] = field(default_factory=set)
-
-    @property
-    def is_closed(self) -> bool:
-        return self.last is not None and self.last.next_phase is Phase.CLOSED
 
 
 @dataclass(slots=True)
@@ -105,15 +86,14 @@ class World:
 
 
 class Run:
-    """`run_id` keeps this run's people apart from any other's."""
+    """`run_id` keeps this run's people apart from any other's; `seed` decides which process dies when."""
 
     def __init__(self, world: World, *, run_id: str, kills: int, seed: int) -> None:
-        self._world, self._run_id, self._kills_wanted = world, run_id, kills
+        self._world, self._kills_wanted = world, kills
+        self._service = Service(world.publisher, run_id=run_id)
         self._random = Random(seed)  # noqa: S311
-        self._intents: dict[str, Intent] = {}
-        self._to_complete: deque[tuple[float, str]] = deque()
+        self._intents = self._service.intents
         self._kills = 0
-        self._clock = SystemClock()
         self._pause = threading.Event()
 
     def play(self) -> Report:
@@ -123,7 +103,7 @@ class Run:
         second_wave: float | None = time.monotonic() + SECOND_WAVE_S
         said = 0.0
         while time.monotonic() - started < SETTLE_S + EXPIRY_S:
-            self._complete_due()
+            self._service.complete_due()
             if second_wave is not None and time.monotonic() >= second_wave:
                 self._publish_second_wave()
                 second_wave = None
@@ -131,13 +111,15 @@ class Run:
             self._world.fleet.tend()
             if time.monotonic() - said >= 2.0:
                 said = time.monotonic()
-                self._look()
+                look(self._world, self._intents)
                 self._tell(started)
-                waits = self._to_complete or second_wave is not None or self._kills < self._kills_wanted
+                waits = (
+                    self._service.is_waiting or second_wave is not None or self._kills < self._kills_wanted
+                )
                 if not waits and self._is_quiet():
                     break
             self._pause.wait(0.1)
-        self._look()
+        look(self._world, self._intents)
         return self._report(time.monotonic() - started)
 
     # publishing
@@ -149,17 +131,13 @@ class Run:
         for number in range(max(k.count for k in waves)):
             for kind in waves:
                 if number < kind.count:
-                    self._publish(kind, number)
-                    self._complete_due()
+                    self._service.publish(kind, number)
+                    self._service.complete_due()
                     done += 1
-        garbage = [
-            OutgoingRecord(self._world.names[TopicKind.INTENTS], b"garbage-%04d" % n, value)
-            for n, value in enumerate(GARBAGE)
-        ]
-        self._world.raw.publish([*garbage, garbage[0]._replace(key=None), garbage[0]._replace(value=None)])
+        invalid = publish_garbage(self._world.raw, self._world.names)
         later = sum(k.count for k in KINDS) - total
         self._world.say(
-            f"published {done} intents and {len(garbage) + 2} records that are not valid ones; "
+            f"published {done} intents and {invalid} records that are not valid ones; "
             f"{later} more follow to addresses that bounced"
         )
 
@@ -167,67 +145,9 @@ class Run:
         for kind in KINDS:
             if kind.twist is Twist.SAME_PERSON_LATER:
                 for number in range(kind.count):
-                    self._publish(kind, number)
-
-    def _publish(self, kind: Kind, number: int) -> None:
-        who = person(kind, number, run=self._run_id)
-        intent_id = f"{self._run_id}-{KINDS.index(kind):02d}-{number:03d}"
-        late_s = LATE_S if kind.twist is Twist.LATE else 0.0
-        asked = self._now() - timedelta(seconds=late_s)
-        link = f"{LINK}CANARY{number:04d}"
-        variables = {
-            "password_reset": {"link": link, "name": "Ada"},
-            "signup_verification": {"verification_url": link},
-            "build_failure": {"link": link, "project": "engine", "branch": "main"},
-        }[kind.policy.split("__")[0]]
-        new = NewIntent(
-            intent_id=intent_id,
-            tenant="tenant-demo",
-            policy=kind.policy,
-            locale="en" if number % 2 else "fr",
-            email=who.email,
-            phone=who.phone,
-            variables=variables,
-            challenge_ref=f"challenge-{number}",
-            requested_at=asked,
-            deadline=asked + timedelta(seconds=DEADLINE_S),
-            expiry=asked + timedelta(seconds=EXPIRY_S),
-            sms_consent_at=asked if kind.consent else None,
-        )
-        if kind.twist is Twist.COMPLETES_FIRST:
-            self._world.publisher.complete(intent_id, at=self._now(), source="demo")
-        self._world.publisher.publish(new)
-        if kind.twist is Twist.PUBLISHES_TWICE:
-            self._world.publisher.publish(new)
-        if kind.twist is Twist.COMPLETES:
-            self._to_complete.append((time.monotonic() + COMPLETES_S, intent_id))
-        self._intents[intent_id] = Intent(intent_id, kind)
-
-    def _complete_due(self) -> None:
-        """The service says that a person is done, in time before that person's deadline."""
-        while self._to_complete and time.monotonic() >= self._to_complete[0][0]:
-            _, intent_id = self._to_complete.popleft()
-            self._world.publisher.complete(intent_id, at=self._now(), source="demo")
-
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+                    self._service.publish(kind, number)
 
     # watching
-
-    def _look(self) -> None:
-        for intent in self._intents.values():
-            intent.last, intent.reasons = None, set()
-        names, bootstrap = self._world.names, self._world.bootstrap
-        for message in read_all(bootstrap, names[TopicKind.DECISIONS]):
-            decision = decode(TopicKind.DECISIONS, message.key, message.value)
-            if not isinstance(decision, Decision) or decision.intent_id not in self._intents:
-                continue
-            seen = self._intents[decision.intent_id]
-            seen.reasons |= {decision.reason.value, *(n.value for n in decision.notes)}
-            if decision.evidence is not None and decision.evidence.reason is not None:
-                seen.reasons.add(decision.evidence.reason.value)
-            if seen.last is None or decision.seq > seen.last.seq:
-                seen.last = decision
 
     def _tell(self, started: float) -> None:
         phases = Counter(
@@ -242,7 +162,7 @@ class Run:
         """Every intent is closed, every input counted, every record audited."""
         if not all(i.is_closed for i in self._intents.values()):
             return False
-        return all(proof.holds for proof in self._books())
+        return all(proof.holds for proof in books_of(self._world))
 
     def _disturb(self, started: float) -> None:
         """Chaos: SIGKILL a process at a random moment; `tend` starts it again."""
@@ -260,36 +180,11 @@ class Run:
 
     # counting and proving
 
-    def _books(self) -> tuple[Proof, Proof]:
-        """Accounting and audit, from one reading of all topics."""
-        names, bootstrap = self._world.names, self._world.bootstrap
-        found = books.on_topics(bootstrap, names)
-        inputs = {names[k]: found[names[k]] for k in WORKER_INPUTS}
-        return (
-            all_accounted(books.progress(bootstrap, names), inputs),
-            all_audited(found, audit_counts(self._world.database, names.prefix)),
-        )
-
     def _report(self, seconds: float) -> Report:
-        submitted = self._submitted()
-        fences = {
-            g.reference: Fence(g.reference, g.expiry_ms, g.claimed_ms, g.closed_ms, g.suppressed_ms)
-            for g in books.guard_rows(self._world.database, self._intents)
-        }
-        proofs = [
-            no_duplicates(submitted),
-            nothing_too_late(submitted, fences),
-            *self._books(),
-        ]
+        submitted = submitted_to(self._world)
+        proofs = proofs_of(self._world, self._intents, submitted)
         rows, unexpected = self._rows(submitted)
         return Report(rows, proofs, unexpected, self._kills, seconds, strict=self._kills_wanted == 0)
-
-    def _submitted(self) -> list[Submitted]:
-        with urlopen(f"{self._world.simulator_url}/ledger", timeout=10) as answer:  # noqa: S310  loopback
-            entries: list[dict[str, Any]] = orjson.loads(answer.read())["entries"]
-        return [
-            Submitted(e["reference"], e["at_ms"], e["replayed"]) for e in entries if e["took"] is not None
-        ]
 
     def _rows(self, submitted: list[Submitted]) -> tuple[list[Row], list[str]]:
         taken = Counter(s.reference for s in submitted if not s.replayed)
@@ -307,6 +202,48 @@ class Run:
             if wrong:
                 unexpected.append(f"{intent.intent_id} ({kind.name}): {wrong}")
         return list(rows.values()), unexpected
+
+
+def look(world: World, intents: Mapping[str, Intent]) -> None:
+    """Bring the intents up to what the decisions say."""
+    for intent in intents.values():
+        intent.last, intent.reasons = None, set()
+    for message in read_all(world.bootstrap, world.names[TopicKind.DECISIONS]):
+        decision = decode(TopicKind.DECISIONS, message.key, message.value)
+        if not isinstance(decision, Decision) or decision.intent_id not in intents:
+            continue
+        seen = intents[decision.intent_id]
+        seen.reasons |= {decision.reason.value, *(n.value for n in decision.notes)}
+        if decision.evidence is not None and decision.evidence.reason is not None:
+            seen.reasons.add(decision.evidence.reason.value)
+        if seen.last is None or decision.seq > seen.last.seq:
+            seen.last = decision
+
+
+def books_of(world: World) -> tuple[Proof, Proof]:
+    """Accounting and audit, from one reading of all topics."""
+    found = books.on_topics(world.bootstrap, world.names)
+    inputs = {world.names[k]: found[world.names[k]] for k in WORKER_INPUTS}
+    return (
+        all_accounted(books.progress(world.bootstrap, world.names), inputs),
+        all_audited(found, audit_counts(world.database, world.names.prefix)),
+    )
+
+
+def submitted_to(world: World) -> list[Submitted]:
+    """The provider's ledger: what it took."""
+    with urlopen(f"{world.simulator_url}/ledger", timeout=10) as answer:  # noqa: S310  loopback
+        entries: list[dict[str, Any]] = orjson.loads(answer.read())["entries"]
+    return [Submitted(e["reference"], e["at_ms"], e["replayed"]) for e in entries if e["took"] is not None]
+
+
+def proofs_of(world: World, intents: Iterable[str], submitted: list[Submitted]) -> list[Proof]:
+    """The four, over everything these intents led to."""
+    fences = {
+        g.reference: Fence(g.reference, g.expiry_ms, g.claimed_ms, g.closed_ms, g.suppressed_ms)
+        for g in books.guard_rows(world.database, intents)
+    }
+    return [no_duplicates(submitted), nothing_too_late(submitted, fences), *books_of(world)]
 
 
 def _differs(intent: Intent, emails: int, texts: int) -> str:
