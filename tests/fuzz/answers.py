@@ -10,6 +10,7 @@ import atexit
 import socket
 import threading
 import time
+from typing import Any
 
 from schemas.accounts import Account, Capabilities
 from schemas.attempt import Attempt, AttemptState
@@ -23,7 +24,7 @@ from tests.builders import ID, T0
 from tests.contract.raw_server import RawServer, read_request
 from tests.fuzz.records import says_nothing_private
 
-CALL_MS = 500  # the server closes after its bytes: only a promise of more waits, for less than this
+CALL_MS = 10_000  # nothing waits for it, the server closes after its bytes; a loaded machine may stall
 _CAPS = Capabilities(
     idempotent_submit=True, lookup_by_message_id=True, lookup_by_reference=True, lookup_batch_max=10
 )
@@ -69,7 +70,10 @@ class _Answerer:
         account = Account(
             name=f"fuzz-{channel.value}", provider="simulated", channel=channel, capabilities=_CAPS
         )
-        return SimulatedProvider(account, Http(self._server.url, monotonic=time.monotonic))
+        http = Http(self._server.url, monotonic=time.monotonic)
+        transport: Any = http._client._transport
+        transport._pool._max_keepalive_connections = 0  # one example must not meet the end of another's
+        return SimulatedProvider(account, http)
 
 
 _answerer: _Answerer | None = None
