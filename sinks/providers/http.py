@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from schemas.ids import TOKEN_PATTERN
-from sinks.providers.transport import BoundedTransport, Deadline
+from sinks.providers.transport import BoundedTransport, Deadline, Resolver
 
 JsonObject = dict[str, Any]
 
@@ -156,6 +156,7 @@ class Http:
         headers: Mapping[str, str] | None = None,
         connections_max: int = CONNECTIONS_MAX,
         transport: httpx.BaseTransport | None = None,
+        resolve: Resolver | None = None,
     ) -> None:
         _check_base(base_url)
         for name in _LOGGERS:  # httpx writes whole URLs at INFO (case F26)
@@ -165,7 +166,7 @@ class Http:
             base_url=base_url,
             headers={"Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})},
             transport=transport
-            or BoundedTransport(self._deadline, monotonic, connections_max=connections_max),
+            or BoundedTransport(self._deadline, monotonic, connections_max=connections_max, resolve=resolve),
             follow_redirects=False,
             trust_env=False,
         )
