@@ -12,12 +12,13 @@ from compose.clock import random_id
 from schemas.attempt import AttemptState
 from schemas.reasons import Reason
 from tests.conftest import Servers
-from tests.integration.guard_rig import EMAIL, EMAIL_KEYED, SMS, Rig, eventually, messages, rig
+from tests.integration.guard_rig import EMAIL, EMAIL_KEYED, SMS, WAIT_S, Rig, eventually, messages, rig
 
 RACERS = 8
 FAULT_POINTS = ("before_claim", "after_claim", "before_call", "after_call", "before_result", "after_result")
-# Short enough to wait for, long enough for a busy machine: lease 1.5 s + call 0.7 s until `unknown`.
-CLOCKS = {"BACKSTOP_CALL_TIMEOUT_MS": "700", "BACKSTOP_LEASE_MS": "1500"}
+# Short enough to wait for: lease 2.5 s + call 1 s until `unknown`. Long enough for a busy machine: from its
+# claim to its last check a holder has 1.5 s.
+CLOCKS = {"BACKSTOP_CALL_TIMEOUT_MS": "1000", "BACKSTOP_LEASE_MS": "2500"}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def short(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with psycopg.connect(stack.dsn, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
     dsn = stack.dsn.replace("@/backstop?", f"@/{name}?")
-    with rig(stack.bootstrap, dsn, tmp_path_factory.mktemp("guard"), **CLOCKS) as one:
+    with rig(stack.bootstrap, dsn, tmp_path_factory.mktemp("guard"), changes=CLOCKS) as one:
         yield one
 
 
@@ -127,7 +128,7 @@ def test_a_killed_dispatcher_leaves_at_most_one_message_and_its_order_is_answere
     doomed, heir = short.dispatcher(point, "SIGKILL", "1"), short.dispatcher()
     short.ready(doomed, heir)
     doomed.give(order)
-    assert doomed.process.wait(20) == -signal.SIGKILL
+    assert doomed.process.wait(WAIT_S) == -signal.SIGKILL
     left = messages(short.ledger(order.dispatch_key))
     assert left == (point in ("after_call", "before_result", "after_result"))
     answer = heir.ask(order)

@@ -58,6 +58,7 @@ def test_email_trouble_of_ours_brings_no_sms_before_the_deadline_and_none_once_m
             pipeline.until_said(because, soon[at], later[at])
         eventually(lambda: all(pipeline.texts(i) for i in soon))  # past its deadline the ladder goes on
         assert [messages(pipeline.emails(i)) for i in [*soon, *later]] == [0] * 4
+        assert [pipeline.texts(i) for i in later] == [[], []], "an SMS before the deadline"
     finally:
         pipeline.control(EMAIL, ControlAction.RESUME)
         pipeline.rig.tell(f"credentials/{EMAIL_KEYED}/mend")
