@@ -178,6 +178,7 @@ def run_dispatcher(settings: Settings, stop: threading.Event, fault: Fault = no_
     board = ControlBoard()
     reader = BroadcastReader(settings.kafka, names[TopicKind.CONTROLS], _take(board), lambda: None)
     facts = FactsReader(settings.kafka, names, claims, session_timeout_ms=settings.session_timeout_ms)
+    publisher = Publisher(settings.kafka, client_id="backstop-dispatcher", now_ms=clock.now_ms)
     ports = Ports(
         claims=claims,
         providers=providers(settings, connections_max=settings.dispatcher_concurrency),
@@ -194,23 +195,29 @@ def run_dispatcher(settings: Settings, stop: threading.Event, fault: Fault = no_
             wait_s=settings.completions_wait_ms / 1000,
             clock=clock,
         ),
-        clock_trusted=ClockGuard(claims, clock, skew_ms_max=settings.clock_skew_ms_max),
+        clock_trusted=ClockGuard(
+            claims,
+            clock,
+            skew_ms_max=settings.clock_skew_ms_max,
+            log_apart_ms=lambda: publisher.log_apart_ms,
+        ),
     )
     ports.fault = fault
     limits = Limits(settings.lease_ms, settings.call_timeout_ms, settings.clock_skew_ms_max)
     reader.start()
-    facts.start()
     try:
+        facts.start()
         DispatcherLoop(
             Dispatcher(ports, limits),
             names,
             bootstrap=settings.kafka,
-            publisher=Publisher(settings.kafka, client_id="backstop-dispatcher"),
+            publisher=publisher,
             letters=Letters(names, by="dispatcher", key=keys.letter_key(settings.keys)),
             clock=clock,
             concurrency=settings.dispatcher_concurrency,
             session_timeout_ms=settings.session_timeout_ms,
             fault=fault,
+            check=facts.check,
         ).run(stop)
     finally:
         facts.stop()

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from schemas.codec import Undecodable, decode
-from schemas.errors import GuardUnavailable
+from schemas.errors import GuardUnavailable, PreflightFailed
 from schemas.instruction import Instruction, InstructionAction
 from schemas.intent import IntentCancelled, IntentCompleted
 from schemas.reasons import Reason
@@ -20,7 +20,7 @@ from schemas.suppression import Suppression, SuppressionAction
 from schemas.topics import TopicNames
 from sinks.dispatcher.claims import Claims
 from sinks.dispatcher.handle import HandlerClock
-from sinks.kafka.consumer import KafkaAway, Message, Place, Reader
+from sinks.kafka.consumer import Ends, KafkaAway, Message, Place, Reader
 
 log = logging.getLogger("backstop.dispatcher")
 
@@ -28,6 +28,10 @@ COUNT_MAX = 2_000
 POLL_S = 0.1
 RETRY_S = 0.5
 DONE_KINDS = (TopicKind.INTENTS, TopicKind.INSTRUCTIONS)
+MADE_ANEW_REMEDY = (
+    "Take a new BACKSTOP_PREFIX. Or, once every intent of the old topics is past its expiry, delete the rows "
+    "of the topics named above from the table closed_progress: they are then read from their beginning."
+)
 _ENDS = {
     InstructionAction.COMPLETE: Reason.COMPLETED,
     InstructionAction.CANCEL: Reason.CANCELLED,
@@ -43,11 +47,14 @@ class FactsReader:
 
     def __init__(self, bootstrap: str, names: TopicNames, claims: Claims, *, session_timeout_ms: int) -> None:
         self._names, self._claims = names, claims
+        self._topics, self._ends = names.of((*DONE_KINDS, TopicKind.SUPPRESSIONS)), Ends(bootstrap)
         self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._at: dict[Place, int] = {}
         self._reader = Reader(
             bootstrap,
             f"{names.prefix}dispatcher-facts",
-            names.of((*DONE_KINDS, TopicKind.SUPPRESSIONS)),
+            self._topics,
             isolation="read_uncommitted",
             session_timeout_ms=session_timeout_ms,
             positions=self._positions,
@@ -55,23 +62,40 @@ class FactsReader:
         self._thread = threading.Thread(target=self._run, name="facts", daemon=True)
 
     def start(self) -> None:
+        """Raises `PreflightFailed` when the guard has read further than the topics go, `GuardUnavailable` or
+        `KafkaAway`."""
+        _refuse(made_anew(self._claims.progress(), self._ends.of(self._topics)))
         self._thread.start()
+
+    def check(self) -> None:
+        """Raises what ended the reading: from then on nobody knows who is done."""
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(10.0)
+        if self._thread.ident is not None:
+            self._thread.join(10.0)
         self._reader.close()
 
     def _positions(self, places: list[Place]) -> Mapping[Place, int]:
         while not self._stop.is_set():
             try:
                 known = self._claims.progress()
-                return {place: known[place] for place in places if place in known}
+                self._at = {place: known[place] for place in places if place in known}
             except GuardUnavailable:
                 self._stop.wait(RETRY_S)
+            else:
+                return self._at
         return {}
 
     def _run(self) -> None:
+        try:
+            self._read()
+        except BaseException as exc:  # noqa: BLE001  told by `check` in the loop, which ends the process
+            self._failure = exc
+
+    def _read(self) -> None:
         waiting: list[Message] = []
         ends: dict[Place, int] = {}
         while not self._stop.is_set():
@@ -79,15 +103,32 @@ class FactsReader:
                 if not waiting and not ends:
                     waiting = self._reader.poll(COUNT_MAX, POLL_S)
                     ends = self._reader.take_ends()
+                    # A topic that is made anew under a running process is read from its beginning.
+                    _refuse(
+                        made_anew(self._at, {(m.topic, m.partition): m.offset for m in reversed(waiting)})
+                    )
                 if waiting or ends:
                     write_facts(self._claims, self._names, waiting, ends)
                     waiting, ends = [], {}
             except GuardUnavailable as exc:
                 log.warning("who is done cannot be written: %s", exc)
                 self._stop.wait(RETRY_S)
-            except KafkaAway as exc:
-                log.warning("who is done cannot be read: %s", exc)
-                self._stop.wait(RETRY_S)
+
+
+def made_anew(read: Mapping[Place, int], there: Mapping[Place, int]) -> Iterator[str]:
+    """Partitions that are `there` at less than what was read of them: other topics under old names, whose
+    completions would never be looked at."""
+    for place, position in sorted(read.items()):
+        if place in there and position > there[place]:
+            yield f"{place[0]}/{place[1]} is at {there[place]} and was read to {position}: it was made anew"
+
+
+def _refuse(differences: Iterable[str]) -> None:
+    found = list(differences)
+    if found:
+        failed = PreflightFailed(found)
+        failed.remedy = MADE_ANEW_REMEDY
+        raise failed
 
 
 def write_facts(
@@ -158,6 +199,8 @@ class CompletionsRead:
         self._topics, self._claims, self._wait_s, self._clock = names.of(DONE_KINDS), claims, wait_s, clock
         self._ends, self._lock, self._pause = ends, threading.Lock(), pause or threading.Event().wait
         self._known: dict[Place, int] = {}
+        self._read: dict[Place, int] = {}
+        self._renewed: str | None = None
         self._begun_s = float("-inf")
 
     def __call__(self) -> bool:
@@ -166,15 +209,19 @@ class CompletionsRead:
         try:
             with self._lock:
                 if self._begun_s < came_s:
-                    begun_s = self._clock.monotonic()
+                    begun_s, before = self._clock.monotonic(), self._read
                     self._known = self._ends.of(self._topics)
                     self._begun_s = begun_s
-                ends = self._known
+                    self._renewed = next(made_anew(before, self._known), None)
+                ends, renewed = self._known, self._renewed
         except KafkaAway as exc:
             log.warning("ends of intents unknown: %s", exc)
             return False
+        if renewed is not None:  # what was read says nothing about the topic of now
+            log.error("no SMS is sent: %s", renewed)
+            return False
         while True:
-            read = self._claims.progress()
+            read = self._read = self._claims.progress()
             if all(read.get(place, 0) >= end for place, end in ends.items()):
                 return True
             if self._clock.monotonic() >= came_s + self._wait_s:
@@ -183,13 +230,24 @@ class CompletionsRead:
 
 
 class ClockGuard:
-    """Compares our clock with the guard's every 10 s; too far apart means hold."""
+    """Compares our clock with the guard's every 10 s, and with the log's by what we published last; too far
+    apart from either means hold. A hold is published too, so a clock that was set right is seen to be."""
 
     EVERY_S = 10.0
 
-    def __init__(self, claims: Claims, clock: HandlerClock, *, skew_ms_max: int) -> None:
+    def __init__(
+        self,
+        claims: Claims,
+        clock: HandlerClock,
+        *,
+        skew_ms_max: int,
+        log_apart_ms: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        """`log_apart_ms` is None while nothing was published yet."""
         self._claims, self._clock, self._skew_ms_max = claims, clock, skew_ms_max
-        self._next, self._trusted, self._lock = float("-inf"), False, threading.Lock()
+        self._log_apart_ms = log_apart_ms
+        self._next, self._apart_ms, self._lock = float("-inf"), 0, threading.Lock()
+        self._said: str | None = None
 
     def __call__(self) -> bool:
         """Raises `GuardUnavailable`."""
@@ -200,9 +258,19 @@ class ClockGuard:
                 theirs = self._claims.now_ms()
                 after = self._clock.now_ms()
                 # The true difference lies within the time the question took.
-                apart = max(before - theirs, theirs - after, 0)
-                self._trusted = apart <= self._skew_ms_max
+                self._apart_ms = max(before - theirs, theirs - after, 0)
                 self._next = now + self.EVERY_S
-                if not self._trusted:
-                    log.error("our clock and the database's are %d ms apart: nothing is sent", apart)
-            return self._trusted
+            return self._within("the database's", self._apart_ms) and self._within(
+                "the log's", self._log_apart_ms() or 0
+            )
+
+    def _within(self, whose: str, apart_ms: int) -> bool:
+        if apart_ms <= self._skew_ms_max:
+            if self._said == whose:
+                self._said = None
+                log.warning("our clock and %s agree again", whose)
+            return True
+        if self._said != whose:
+            self._said = whose
+            log.error("our clock and %s are %d ms apart: nothing is sent", whose, apart_ms)
+        return False

@@ -25,7 +25,7 @@ URGENT_IN_FLIGHT_MAX, BULK_IN_FLIGHT_MAX = 1_500, 500
 
 
 class DispatcherLoop:
-    """Run until `stop` is set. Ends with an exception only for a fault of ours."""
+    """Run until `stop` is set. Ends with an exception for a fault of ours, or a client that cannot go on."""
 
     def __init__(
         self,
@@ -38,9 +38,11 @@ class DispatcherLoop:
         clock: HandlerClock,
         concurrency: int,
         session_timeout_ms: int,
+        check: Callable[[], None] = lambda: None,
         fault: Callable[[str], None] = lambda _point: None,
     ) -> None:
-        self._clock = clock
+        """`check` raises when something beside this loop, without which nothing may be sent, has failed."""
+        self._clock, self._check = clock, check
         self._urgent = names[TopicKind.DISPATCHES_URGENT]
         self._limits = {
             self._urgent: URGENT_IN_FLIGHT_MAX,
@@ -72,6 +74,7 @@ class DispatcherLoop:
         """Until `stop` is set; what is in flight is finished first."""
         try:
             while not stop.is_set() and self._lanes.failure is None:
+                self._check()
                 for message in self._reader.poll(BATCH_COUNT_MAX, POLL_S):
                     self._offsets.began(message)
                     self._lanes.offer(message, self._urgency(message))

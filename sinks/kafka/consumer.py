@@ -30,6 +30,28 @@ class KafkaAway(BackstopError):
     remedy = "Check that Kafka runs at the address in BACKSTOP_KAFKA; what waits is taken up again by itself."
 
 
+class KafkaClientFailed(KafkaAway):
+    """A client of this process cannot go on, whatever the cluster does; only a new process can."""
+
+    remedy = (
+        "Start the process again, as a restart policy does: it goes on from what it committed. When this "
+        "comes back at once, the brokers' logs say why."
+    )
+
+
+def client_failed(exc: BaseException) -> KafkaClientFailed:
+    """What librdkafka calls fatal. The binding raises it out of `poll` and `flush`: a KafkaException, or a
+    SystemError caused by one when a delivery report was told in the same call."""
+    cause = exc if isinstance(exc, KafkaException) else exc.__cause__
+    why = cause.args[0].name() if isinstance(cause, KafkaException) else type(exc).__name__
+    return KafkaClientFailed(f"the Kafka client of this process has failed for good ({why})", code="fatal")
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """A client that had its fatal error before answers with the bare code."""
+    return bool(error.fatal() or error.code() == KafkaError._FATAL)  # noqa: SLF001  the public name of the code
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One record as read. `timestamp_ms` is the log's."""
@@ -119,23 +141,27 @@ class Reader:
         return list(self._assigned)
 
     def poll(self, count_max: int, timeout_s: float) -> list[Message]:
-        """Up to `count_max` records; empty when nothing came within `timeout_s`."""
+        """Up to `count_max` records; empty when nothing came in `timeout_s`. Raises `KafkaClientFailed`."""
         found: list[Message] = []
-        # `consume` waits for a full batch: wait for the first record only, then take what is there.
-        first = self._consumer.poll(timeout_s)
-        if first is None:
-            return found
-        for raw in (first, *self._consumer.consume(count_max - 1, 0)):
+        for raw in self._taken(count_max, timeout_s):
             error = raw.error()
             if error is None:
                 found.append(_to_message(raw))
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the public name of the code
                 self._ends_seen[raw.topic(), raw.partition()] = raw.offset()
-            elif error.fatal():
-                raise KafkaAway(f"Kafka: {error.str()}", code="fatal")
+            elif is_fatal(error):
+                raise client_failed(KafkaException(error))
             else:
                 log.warning("kafka: %s", error.name())
         return found
+
+    def _taken(self, count_max: int, timeout_s: float) -> list[Any]:
+        try:
+            # `consume` waits for a full batch: wait for the first record only, then take what is there.
+            first = self._consumer.poll(timeout_s)
+            return [] if first is None else [first, *self._consumer.consume(count_max - 1, 0)]
+        except KafkaException as exc:
+            raise client_failed(exc) from None
 
     def take_ends(self) -> dict[Place, int]:
         """Ends reached since the last call. Unlike the offset of the last record they count transaction
@@ -245,8 +271,8 @@ def read_all(
                 )
             for raw in batch:
                 error = raw.error()
-                if error is not None and error.fatal():
-                    raise KafkaAway(f"Kafka: {error.str()}", code="fatal")
+                if error is not None and is_fatal(error):
+                    raise client_failed(KafkaException(error))
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
                     continue
                 end, offset = ends[topic, raw.partition()], raw.offset()

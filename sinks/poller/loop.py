@@ -69,7 +69,7 @@ def reader(bootstrap: str, names: TopicNames, *, session_timeout_ms: int) -> Ope
 
 
 class PollerLoop:
-    """Run until `stop` is set. Ends with an exception only for a fault of ours."""
+    """Run until `stop` is set. Ends with an exception for a fault of ours, or a client that cannot go on."""
 
     def __init__(
         self,
@@ -102,10 +102,12 @@ class PollerLoop:
                 self.beat_s = self._clock.monotonic()
         finally:
             wait(self._running)  # at most one call's time
-            self._tell(self._settled(), [], stop)
-            self._pool.shutdown()
-            self._reader.commit(self._offsets.take())
-            self._reader.close()
+            try:
+                self._tell(self._settled(), [], stop)
+            finally:
+                self._pool.shutdown()
+                self._reader.commit(self._offsets.take())
+                self._reader.close()
 
     def _pass(self, stop: threading.Event) -> None:
         answers: list[Answer] = []

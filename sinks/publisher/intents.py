@@ -90,7 +90,11 @@ class IntentPublisher:
         return self._sealed(new, policy, times, email, phone)
 
     def publish(self, new: NewIntent) -> IntentRequested:
-        """Plan, produce, and return when the brokers have it. Raises `RecordRefused` or `PublishFailed`."""
+        """Plan, produce, and return when the brokers have it.
+
+        Raises `RecordRefused`, `PublishFailed` (publish it again) or `KafkaClientFailed` (this publisher is
+        spent: make another).
+        """
         record = self.plan(new)
         self._send(record.intent_id, record)
         return record

@@ -101,6 +101,11 @@ class Rig:
         )
         self.facts = FactsReader(self.bootstrap, self.names, self.claims, session_timeout_ms=SESSION_MS)
         self._has_facts = False
+        self.renew_publisher()
+
+    def renew_publisher(self) -> None:
+        """As a new process has one."""
+        self.publisher = Publisher(self.bootstrap, client_id="dispatcher", now_ms=self.clock.now_ms)
 
     def start_facts(self) -> None:
         self.facts.start()
@@ -118,18 +123,24 @@ class Rig:
             completions_read=CompletionsRead(
                 Ends(self.bootstrap), self.names, self.claims, wait_s=COMPLETIONS_WAIT_S, clock=self.clock
             ),
-            clock_trusted=ClockGuard(self.claims, self.clock, skew_ms_max=LIMITS.clock_skew_ms_max),
+            clock_trusted=ClockGuard(
+                self.claims,
+                self.clock,
+                skew_ms_max=LIMITS.clock_skew_ms_max,
+                log_apart_ms=lambda: self.publisher.log_apart_ms,
+            ),
             fault=lambda point: self.fault(point),
         )
         loop = DispatcherLoop(
             Dispatcher(ports, LIMITS),
             self.names,
             bootstrap=self.bootstrap,
-            publisher=Publisher(self.bootstrap, client_id="dispatcher"),
+            publisher=self.publisher,
             letters=Letters(self.names, by="dispatcher", key=b"k" * 32),
             clock=self.clock,
             concurrency=concurrency,
             session_timeout_ms=SESSION_MS,
+            check=self.facts.check,
             fault=lambda point: self.fault(point),
         )
         self.lives.append(Life(loop))

@@ -1,0 +1,81 @@
+"""Is what was read of other topics, or by another clock, never taken for knowledge of now."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import pytest
+
+from schemas.record import TopicKind
+from schemas.topics import TopicNames
+from sinks.dispatcher.claims_memory import MemoryClaims
+from sinks.dispatcher.facts import ClockGuard, CompletionsRead, made_anew
+from sinks.kafka.consumer import Place
+from tests.unit.poller_fakes import HandClock
+
+NAMES = TopicNames()
+PLACE: Place = (NAMES[TopicKind.INTENTS], 0)
+
+
+class Ends:
+    def __init__(self, end: int) -> None:
+        self.end = end
+
+    def of(self, topics: Iterable[str]) -> dict[Place, int]:
+        assert PLACE[0] in set(topics)
+        return {PLACE: self.end}
+
+
+def read_to(claims: MemoryClaims, offset: int) -> None:
+    claims.write_facts(closed=[], suppressed=[], lifted=[], progress={PLACE: offset})
+
+
+def test_only_partitions_that_lie_behind_what_was_read_were_made_anew() -> None:
+    read = {("a", 0): 5, ("a", 1): 5, ("b", 0): 5, ("c", 0): 5}
+    there = {("a", 0): 4, ("a", 1): 5, ("b", 0): 9}
+    assert list(made_anew(read, there)) == ["a/0 is at 4 and was read to 5: it was made anew"]
+
+
+def test_a_topic_that_ends_before_what_was_read_of_it_is_not_read_to_its_end() -> None:
+    clock = HandClock()
+    claims, ends = MemoryClaims(clock.now_ms), Ends(7)
+    ask = CompletionsRead(ends, NAMES, claims, wait_s=0, clock=clock)
+    read_to(claims, 9)
+    assert ask(), "more was read than the ends that were asked for before: that is a topic that grew"
+    clock.at_ms += 1_000
+    ends.end = 9
+    assert ask()
+    clock.at_ms += 1_000
+    ends.end = 1
+    assert not ask()
+
+
+def guard(log_apart_ms: list[int | None], theirs_ms: list[int], clock: HandClock) -> ClockGuard:
+    claims = MemoryClaims(lambda: clock.now_ms() + theirs_ms[0])
+    return ClockGuard(claims, clock, skew_ms_max=2_000, log_apart_ms=lambda: log_apart_ms[0])
+
+
+@pytest.mark.parametrize(
+    ("log_ms", "database_ms", "is_trusted"),
+    [(None, 0, True), (2_000, 2_000, True), (2_001, 0, False), (0, 2_001, False), (None, -2_001, False)],
+)
+def test_a_clock_is_trusted_that_is_near_both_the_databases_and_the_logs(
+    log_ms: int | None, database_ms: int, is_trusted: bool
+) -> None:
+    assert guard([log_ms], [database_ms], HandClock())() is is_trusted
+
+
+def test_a_clock_apart_from_the_log_is_told_once_and_when_it_is_right_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log_ms: list[int | None] = [5_000]
+    ask = guard(log_ms, [0], HandClock())
+    with caplog.at_level(logging.WARNING):
+        assert [ask(), ask()] == [False, False]
+        log_ms[0] = 0
+        assert [ask(), ask()] == [True, True]
+    assert [r.getMessage() for r in caplog.records] == [
+        "our clock and the log's are 5000 ms apart: nothing is sent",
+        "our clock and the log's agree again",
+    ]
