@@ -1,7 +1,7 @@
 """How records arrive at the audit: every topic, from the position Postgres knows, in bounded batches.
 
-It must not decide what is kept (`rows`); a database that is away is waited for, and what the log no longer
-has is said aloud.
+It must not decide what is kept (`rows`); a database that is away is waited for, what the log no longer has is
+said aloud, and topics made anew under audited names are refused.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-from schemas.errors import GuardUnavailable
+from schemas.errors import GuardUnavailable, PreflightFailed
 from schemas.topics import TOPICS, TopicNames
 from sinks.audit.writer import AuditWriter
-from sinks.kafka.consumer import Ends, KafkaAway, Message, Place, Reader
+from sinks.kafka.consumer import Ends, KafkaAway, Message, Place, Reader, made_anew
 from sinks.postgres.pool import Database
 
 log = logging.getLogger("backstop.auditor")
@@ -21,6 +21,10 @@ log = logging.getLogger("backstop.auditor")
 BATCH_MAX = 1_000  # rows per transaction: 0.1 s measured, far inside the statement timeout of 5 s
 POLL_S = 0.1
 RETRY_S = 0.5
+MADE_ANEW_REMEDY = (
+    "Give the new topics a BACKSTOP_PREFIX of their own: the audit keeps the old records under these "
+    "coordinates for good, and would take none of the new ones."
+)
 
 
 class AuditorLoop:
@@ -52,7 +56,8 @@ class AuditorLoop:
         )
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop` is set. Raises `KafkaAway` when the client cannot go on."""
+        """Until `stop` is set. Raises `KafkaClientFailed` when the client cannot go on, and
+        `PreflightFailed` when a topic was made anew."""
         self._stop = stop
         try:
             while not stop.is_set():
@@ -80,19 +85,24 @@ class AuditorLoop:
                 self._wait(exc)
             else:
                 self._is_back()
-                self._say_what_is_gone(known)
+                self._check_what_is_there(known)
                 return known
         return {}
 
-    def _say_what_is_gone(self, known: Mapping[Place, int]) -> None:
+    def _check_what_is_there(self, known: Mapping[Place, int]) -> None:
         topics = {topic for topic, _ in known}
         try:
             first, last = self._ends_of.beginnings(topics), self._ends_of.of(topics)
         except KafkaAway as exc:
             log.warning("whether something is missing is not known: %s", exc)
             return
-        for sentence in gone(known, first, last):
+        for sentence in gone(known, first):
             log.error("%s", sentence)
+        renewed = list(made_anew(known, last))
+        if renewed:
+            failed = PreflightFailed(renewed)
+            failed.remedy = MADE_ANEW_REMEDY
+            raise failed
 
     def _wait(self, why: GuardUnavailable) -> None:
         if not self._is_away:
@@ -110,14 +120,9 @@ class AuditorLoop:
         self._waiting, self._ends = [], {}
 
 
-def gone(known: Mapping[Place, int], first: Mapping[Place, int], last: Mapping[Place, int]) -> Iterator[str]:
-    """What the audit can no longer read: deleted before it came, or a topic that was made anew."""
+def gone(known: Mapping[Place, int], first: Mapping[Place, int]) -> Iterator[str]:
+    """What the audit can no longer read: deleted before it came."""
     for place, position in sorted(known.items()):
-        name = f"{place[0]}/{place[1]}"
         if position < first.get(place, 0):
-            yield f"{name}: {first[place] - position} offsets were deleted before they were audited"
-        if place in last and position > last[place]:
-            yield (
-                f"{name} ends at {last[place]} and was audited to {position}: the topic was made anew, "
-                "and its records have the coordinates of others"
-            )
+            count = first[place] - position
+            yield f"{place[0]}/{place[1]}: {count} offsets were deleted before they were audited"

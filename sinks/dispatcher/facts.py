@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from schemas.codec import Undecodable, decode
@@ -20,7 +20,7 @@ from schemas.suppression import Suppression, SuppressionAction
 from schemas.topics import TopicNames
 from sinks.dispatcher.claims import Claims
 from sinks.dispatcher.handle import HandlerClock
-from sinks.kafka.consumer import Ends, KafkaAway, Message, Place, Reader
+from sinks.kafka.consumer import Ends, KafkaAway, Message, Place, Reader, made_anew
 
 log = logging.getLogger("backstop.dispatcher")
 
@@ -113,14 +113,6 @@ class FactsReader:
             except GuardUnavailable as exc:
                 log.warning("who is done cannot be written: %s", exc)
                 self._stop.wait(RETRY_S)
-
-
-def made_anew(read: Mapping[Place, int], there: Mapping[Place, int]) -> Iterator[str]:
-    """Partitions that are `there` at less than what was read of them: other topics under old names, whose
-    completions would never be looked at."""
-    for place, position in sorted(read.items()):
-        if place in there and position > there[place]:
-            yield f"{place[0]}/{place[1]} is at {there[place]} and was read to {position}: it was made anew"
 
 
 def _refuse(differences: Iterable[str]) -> None:

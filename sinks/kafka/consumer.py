@@ -252,6 +252,14 @@ class Ends:
         return self._places[topic]
 
 
+def made_anew(read: Mapping[Place, int], there: Mapping[Place, int]) -> Iterator[str]:
+    """Partitions that are `there` at less than what was `read` of them: other topics under old names. What is
+    at the same coordinates now was never looked at."""
+    for place, position in sorted(read.items()):
+        if place in there and position > there[place]:
+            yield f"{place[0]}/{place[1]} is at {there[place]} and was read to {position}: it was made anew"
+
+
 def read_all(
     bootstrap: str, topic: str, *, isolation: str = "read_committed", timeout_s: float = 60.0
 ) -> Iterator[Message]:

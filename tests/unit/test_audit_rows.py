@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.decision import Decision
+from schemas.errors import PreflightFailed
 from schemas.record import TopicKind
 from schemas.topics import TOPICS, TopicNames
-from sinks.audit.loop import gone
+from sinks.audit.loop import AuditorLoop, gone
 from sinks.audit.rows import REPLACEMENT, RowWriter, clean, known_key, without_body
-from sinks.kafka.consumer import Message
+from sinks.kafka.consumer import Message, Place
+from sinks.postgres.pool import Database
 from tests import builders
 from tests.builders import EMAIL_FP, ID, SEALED, T0
 
@@ -184,8 +186,43 @@ def test_a_row_the_database_refuses_keeps_its_place() -> None:
 
 def test_what_the_log_no_longer_has_is_said() -> None:
     known = {("t", 0): 10, ("t", 1): 10, ("t", 2): 10}
-    first = {("t", 0): 0, ("t", 1): 14, ("t", 2): 0}
-    last = {("t", 0): 10, ("t", 1): 20, ("t", 2): 3}
-    lost, renewed = gone(known, first, last)
-    assert lost.startswith("t/1: 4 offsets were deleted")
-    assert renewed.startswith("t/2 ends at 3 and was audited to 10")
+    assert list(gone(known, {("t", 0): 0, ("t", 1): 14})) == [
+        "t/1: 4 offsets were deleted before they were audited"
+    ]
+
+
+class Ends:
+    """A topic that begins at 0 and ends at 3."""
+
+    def of(self, topics: set[str]) -> dict[Place, int]:
+        return {(topic, 0): 3 for topic in topics}
+
+    def beginnings(self, topics: set[str]) -> dict[Place, int]:
+        return {(topic, 0): 0 for topic in topics}
+
+
+@pytest.mark.parametrize(("audited", "is_refused"), [(3, False), (4, True)])
+def test_a_topic_made_anew_is_refused_because_nothing_of_it_would_be_kept(
+    audited: int, is_refused: bool
+) -> None:
+    class Known:
+        def positions(self, places: list[Place]) -> dict[Place, int]:
+            return dict.fromkeys(places, audited)
+
+    loop = AuditorLoop(
+        NAMES,
+        bootstrap="127.0.0.1:1",
+        database=Database("postgresql://127.0.0.1:1/none"),
+        letter_key=b"k" * 32,
+        session_timeout_ms=6_000,
+    )
+    loop._reader.close()
+    loop._writer, loop._ends_of = Known(), Ends()  # type: ignore[assignment]
+    if is_refused:
+        with pytest.raises(
+            PreflightFailed, match="t/0 is at 3 and was read to 4: it was made anew"
+        ) as caught:
+            loop._positions([("t", 0)])
+        assert "BACKSTOP_PREFIX" in caught.value.remedy
+    else:
+        assert loop._positions([("t", 0)]) == {("t", 0): 3}

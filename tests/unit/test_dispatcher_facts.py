@@ -10,8 +10,8 @@ import pytest
 from schemas.record import TopicKind
 from schemas.topics import TopicNames
 from sinks.dispatcher.claims_memory import MemoryClaims
-from sinks.dispatcher.facts import ClockGuard, CompletionsRead, made_anew
-from sinks.kafka.consumer import Place
+from sinks.dispatcher.facts import ClockGuard, CompletionsRead
+from sinks.kafka.consumer import Place, made_anew
 from tests.unit.poller_fakes import HandClock
 
 NAMES = TopicNames()
