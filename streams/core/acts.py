@@ -5,6 +5,7 @@ It must not choose when; `streams.core.machine` and its parts do.
 
 from __future__ import annotations
 
+from schemas.attempt import AttemptState
 from schemas.decision import CloseKind
 from schemas.ids import Channel
 from schemas.lookup import LookupPurpose
@@ -18,7 +19,7 @@ from streams.core.schedule import poll_delay_ms
 from streams.core.state import IntentState, Track
 from streams.core.table import Move
 
-FORGET_AFTER_MS = 3_600_000  # how long an intent refused at intake is remembered, at least
+FORGET_AFTER_MS = 3_600_000  # an hour: what waits in a dispatcher or poller that is away comes by then
 
 _ENDS = {
     Reason.COMPLETED: CloseKind.COMPLETED,
@@ -53,7 +54,9 @@ def last_useful_ms(state: IntentState, policy: Policy) -> int:
     return state.expiry_ms - policy.bounds.min_useful_window_ms
 
 
-def order_submission(draft: Draft, channel: Channel, *, after_unknown: bool = False) -> None:
+def order_submission(
+    draft: Draft, channel: Channel, *, after_unknown: bool = False, key_until_ms: int = 0
+) -> None:
     """The next submission number of a channel, until the last useful instant."""
     state, policy = draft.state, policy_of(draft)
     track = track_of(state, channel)
@@ -66,7 +69,13 @@ def order_submission(draft: Draft, channel: Channel, *, after_unknown: bool = Fa
     skip = channel is Channel.EMAIL and policy.undispatched_email is UndispatchedEmail.SKIP_EMAIL
     draft.dispatches.append(
         DispatchOrder(
-            channel, track.submission_no, track.account, last_useful_ms(state, policy), skip, after_unknown
+            channel,
+            track.submission_no,
+            track.account,
+            last_useful_ms(state, policy),
+            skip,
+            after_unknown,
+            key_until_ms,
         )
     )
 
@@ -140,9 +149,7 @@ def close(draft: Draft, reason: Reason) -> None:
     state = draft.state
     state.closed = _ENDS.get(reason, CloseKind.INVALID)
     draft.move(Move.CLOSE)
-    late = draft.policy.late_evidence_ms if draft.policy is not None else 0
-    at_least = 0 if state.email else draft.now_ms + FORGET_AFTER_MS
-    state.forget_ms = max(state.expiry_ms + late, at_least)
+    state.forget_ms = _forget_ms(draft)
     state.claim_due_ms = state.intake_due_ms = 0
     for track in (state.email, state.sms):
         if track is not None:
@@ -150,6 +157,18 @@ def close(draft: Draft, reason: Reason) -> None:
     state.variables, state.locale, state.hold_reason = (), "", None
     draft.drop_sealed = True
     draft.keep_sealed = False
+
+
+def _forget_ms(draft: Draft) -> int:
+    """Late evidence is waited for from the expiry or from the end on, whichever is later; an order that nobody
+    has answered yet, and an intake that was refused, for `FORGET_AFTER_MS` at least: their answer, or their
+    repeat, must meet somebody who remembers."""
+    state = draft.state
+    late = draft.policy.late_evidence_ms if draft.policy is not None else 0
+    tracks = [t for t in (state.email, state.sms) if t is not None]
+    is_open = any(t.asked_until_ms or (t.submission_no and t.state is AttemptState.PENDING) for t in tracks)
+    at_least = FORGET_AFTER_MS if is_open or not tracks else late
+    return max(state.expiry_ms + late, draft.now_ms + at_least)
 
 
 def finish(draft: Draft) -> Step:

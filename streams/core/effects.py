@@ -35,6 +35,7 @@ class DispatchOrder:
     not_after_ms: int
     unless_sms_claimed: bool
     after_unknown: bool  # the one before may have left: a look-up, a key or the policy allows this one
+    key_until_ms: int = 0  # until when only the key makes it safe; 0: it does not rest on the key
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def after_news(draft: Draft, channel: Channel) -> None:
 
 def _ladder(draft: Draft, channel: Channel, track: Track) -> None:
     """A lost answer: look up; else the same bytes under the same key; else what the policy says."""
-    policy, caps = policy_of(draft), draft.capabilities(track)
+    policy = policy_of(draft)
     soon = channel_policy(policy, channel).resubmit_after_ms
     if can_look(draft, track) and not track.budget_spent:
         # One look exactly when «not found» begins to count; before and after it the schedule is enough.
@@ -77,7 +77,7 @@ def _ladder(draft: Draft, channel: Channel, track: Track) -> None:
     if again >= last_useful_ms(draft.state, policy):
         return
     spent = track.real_submissions >= channel_policy(policy, channel).submissions_max
-    if not spent and caps.idempotent_submit and again < track.submitted_ms + caps.idempotency_window_ms:
+    if not spent and again < _key_until_ms(draft, track):
         track.retry_ms = again
     elif not spent and policy.when_unsure is WhenUnsure.RISK_DUPLICATE and not track.risked:
         track.risked = True
@@ -114,6 +114,14 @@ def _purpose(draft: Draft, channel: Channel, track: Track) -> LookupPurpose:
     return LookupPurpose.SCHEDULE
 
 
+def _key_until_ms(draft: Draft, track: Track) -> int:
+    """Until when the provider knows the key of a submission that may have left; 0 when none may have."""
+    caps = draft.capabilities(track)
+    if not track.submitted_ms or not caps.idempotent_submit:
+        return 0
+    return track.submitted_ms + caps.idempotency_window_ms
+
+
 def due_submission(draft: Draft, channel: Channel) -> None:
     """On a tick: order the next submission if one is due and the channel may still be used."""
     state, track = draft.state, track_of(draft.state, channel)
@@ -134,6 +142,11 @@ def due_submission(draft: Draft, channel: Channel) -> None:
         return
     prior = track.state
     settled = prior is AttemptState.NOT_ACCEPTED and track.reason is Reason.NOT_FOUND
-    order_submission(draft, channel, after_unknown=prior is AttemptState.UNKNOWN or settled)
+    order_submission(
+        draft,
+        channel,
+        after_unknown=prior is AttemptState.UNKNOWN or settled,
+        key_until_ms=0 if settled or track.risked else _key_until_ms(draft, track),
+    )
     track.state = AttemptState.PENDING
     draft.because(Reason.RELEASED if prior is AttemptState.HELD else Reason.RESUBMITTED)

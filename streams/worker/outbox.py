@@ -92,6 +92,7 @@ class Outbox:
             ordered_at_ms=decision.now_ms,
             unless_sms_claimed=order.unless_sms_claimed,
             after_unknown=order.after_unknown,
+            key_until_ms=order.key_until_ms or None,
             sealed=sealed,
         )
         made = f"{record.dispatch_key}:{record.submission_no}"

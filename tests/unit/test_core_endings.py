@@ -35,7 +35,7 @@ from tests.builders import (
     tick,
 )
 
-OVER_MS = EXPIRY_MS + 700_000
+OVER_MS = EXPIRY_MS + 4_400_000  # late evidence, then an hour for orders nobody answered
 ENDS: list[tuple[Record, CloseKind]] = [
     (completed(59_900), CloseKind.COMPLETED),
     (cancelled(59_900), CloseKind.CANCELLED),
@@ -274,13 +274,25 @@ def test_late_evidence_is_appended_and_suppresses() -> None:
 
 
 def test_a_stub_stays_until_expiry_and_late_evidence_then_everything_is_forgotten() -> None:
-    game = started()
+    game = started(None, [(500, attempt(500, A.ACCEPTED))])
     game.give(1000, completed(1000))
     assert game.steps[-1].drop_sealed
     assert game.live.variables == ()
     game.until(EXPIRY_MS + 599_999)
     assert game.state is not None
     game.until(EXPIRY_MS + 600_000)
+    assert game.state is None
+
+
+def test_an_end_with_an_order_nobody_has_answered_is_remembered_until_the_answer_can_come() -> None:
+    """A dispatcher or poller that was away answers late: that answer is no fact of an unknown intent."""
+    game = started()
+    game.until(EXPIRY_MS + 600_000)  # the e-mail order was never answered
+    assert game.last.closed is not None
+    game.give(EXPIRY_MS + 620_000, tick(EXPIRY_MS + 620_000))
+    game.give(EXPIRY_MS + 900_000, attempt(EXPIRY_MS + 900_000, A.REFUSED, reason=Reason.EXPIRED))
+    assert game.steps[-1].fate is not Fate.PARKED
+    game.until(OVER_MS)
     assert game.state is None
 
 

@@ -31,7 +31,7 @@ from tests.builders import (
     started,
 )
 
-OVER_MS = EXPIRY_MS + 700_000
+OVER_MS = EXPIRY_MS + 4_400_000  # late evidence, then an hour for orders nobody answered
 FALLBACK = context(policy(bounce_after_delivered="fallback"))
 
 
