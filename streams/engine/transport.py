@@ -1,6 +1,6 @@
 """The Faust transport `engine://` and the store `partitioned://`, registered by name.
 
-It must stay this small: what they do is in `consumer.py`, `thread.py` and `store.py`.
+It must stay this small: what they do is in `consumer.py`, `thread.py`, `store.py` and `wire_records.py`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from faust import stores
 from faust.transport import drivers
 from faust.transport.drivers import aiokafka as stock
 
+from streams.engine import wire_records
 from streams.engine.consumer import Consumer
 
 
@@ -22,3 +23,4 @@ def register() -> None:
     """Let Faust find both by URL; safe to call again."""
     drivers.TRANSPORTS.aliases["engine"] = "streams.engine.transport:Transport"
     stores.STORES.aliases["partitioned"] = "streams.engine.store:PartitionStore"
+    wire_records.use()
