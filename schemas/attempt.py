@@ -6,7 +6,9 @@ It must not guess: what was not seen is `unknown`, and stays so until evidence c
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from schemas.ids import (
     AccountName,
@@ -50,9 +52,16 @@ ATTEMPT_RANK = {
 }
 
 
+# What was not sent, or was refused, says why: the machine decides by the reason's class.
+NEEDS_REASON = frozenset(
+    {AttemptState.HELD, AttemptState.NOT_ACCEPTED, AttemptState.REFUSED, AttemptState.FAILED}
+)
+
+
 class Attempt(Record):
     """One result of one submission (intent, channel, `submission_no`).
 
+    `reason` is there whenever nothing was sent or the provider refused (`NEEDS_REASON`).
     `retry_at_ms` is when another order makes sense (held, not_accepted). `request_digest` is a keyed
     hash of the rendered request. `unrecorded` says the database was away when this was published.
     """
@@ -76,3 +85,9 @@ class Attempt(Record):
     lease_until_ms: Instant | None = None
     at_ms: Instant
     unrecorded: bool = False
+
+    @model_validator(mode="after")
+    def _says_why(self) -> Self:
+        if self.state in NEEDS_REASON and self.reason is None:
+            raise ValueError(f"an attempt that is {self.state.value} has a reason")
+        return self

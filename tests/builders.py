@@ -138,6 +138,14 @@ def cancelled(at: int, **changes: Any) -> IntentCancelled:
     return IntentCancelled.model_validate(fields | changes)
 
 
+REASONS = {
+    AttemptState.HELD: Reason.CONTROL_PAUSED,
+    AttemptState.NOT_ACCEPTED: Reason.PROVIDER_UNREACHABLE,
+    AttemptState.REFUSED: Reason.SUPPRESSED,
+    AttemptState.FAILED: Reason.INVALID_RECIPIENT,
+}
+
+
 def attempt(at: int, state: AttemptState, channel: Channel = Channel.EMAIL, **changes: Any) -> Attempt:
     number = changes.get("submission_no", 1)
     fields: dict[str, Any] = {
@@ -153,6 +161,8 @@ def attempt(at: int, state: AttemptState, channel: Channel = Channel.EMAIL, **ch
     }
     if state is AttemptState.ACCEPTED:
         fields["message_id"] = f"m-{channel.value}"
+    if state in REASONS:
+        fields["reason"] = REASONS[state]
     return Attempt.model_validate(fields | changes)
 
 

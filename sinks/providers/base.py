@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from schemas.accounts import Account
-from schemas.attempt import AttemptState
+from schemas.attempt import NEEDS_REASON, AttemptState
 from schemas.destinations import EmailAddress, PhoneNumber
 from schemas.observation import LookupAnswer, ProviderState
 from schemas.reasons import Reason
@@ -42,6 +42,7 @@ class SubmitResult:
     `unknown`, `not_accepted`, `held`.
 
     `retry_at_ms` with held and not_accepted. `suppress` when the answer must enter the suppression list.
+    `ValueError` for a state that needs a reason and has none: an adapter's fault, found at once.
     """
 
     state: AttemptState
@@ -49,6 +50,10 @@ class SubmitResult:
     message_id: str | None = None
     retry_at_ms: int | None = None
     suppress: bool = False
+
+    def __post_init__(self) -> None:
+        if self.state in NEEDS_REASON and self.reason is None:
+            raise ValueError(f"{self.state.value} without a reason")
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,7 +280,8 @@ class Player:
     ) -> Record:
         number, _ = self._numbers(channel, relative)
         at = None if retry is None else T0 + max(0, self.at + retry)
-        return attempt(self.at, state, channel, submission_no=number, reason=reason, retry_at_ms=at)
+        said = {} if reason is None else {"reason": reason}
+        return attempt(self.at, state, channel, submission_no=number, retry_at_ms=at, **said)
 
     def _observation(
         self,
