@@ -90,6 +90,9 @@ class DispatcherLoop:
             raise self._lanes.failure
 
     def _revoked(self, _places: list[Place]) -> None:
+        """What is finished is said once more while the partitions are still ours; what waits is forgotten."""
+        self._reader.commit(self._offsets.take())
+        self._lanes.forget()
         self._offsets.forget()
         self._paused.clear()  # a new assignment begins unpaused
 

@@ -100,6 +100,17 @@ class Lanes:
         for _ in range(due):
             self._pool.submit(self._next)
 
+    def forget(self) -> None:
+        """Drop what waits or is parked: its partitions went to somebody else, or are read again from what
+        was committed. Without this every rebalance would queue the same records once more."""
+        with self._lock:
+            for _, _, message in [*self._waiting, *(entry for _, entry in self._parked)]:
+                del self._busy[message.key or b""]
+            self._waiting.clear()
+            self._parked.clear()
+            for behind in self._busy.values():  # of lanes that run
+                behind.clear()
+
     def _queue(self, urgency: Urgency, message: Message) -> None:
         self._count += 1
         heapq.heappush(self._waiting, (urgency, self._count, message))

@@ -104,3 +104,32 @@ def test_a_failure_is_kept_for_the_loop_and_its_offset_never_moves() -> None:
     lanes.close()
     assert isinstance(lanes.failure, RuntimeError)
     assert offsets.take() == {}
+
+
+def test_a_rebalance_drops_what_waits_so_that_it_does_not_run_once_more_for_each() -> None:
+    seen: list[int] = []
+    first, go = threading.Event(), threading.Event()
+
+    def work(one: Message) -> float | None:
+        if one.offset == 0:
+            first.set()
+            assert go.wait(WAIT_S)
+        seen.append(one.offset)
+        return 0.0 if one.offset == 9 and seen.count(9) == 1 else None
+
+    lanes = Lanes(work, concurrency=1)
+    lanes.offer(message(9, key=b"parked"), (0, 0))
+    lanes.offer(message(0), (0, 0))
+    assert first.wait(WAIT_S)
+    lanes.offer(message(1), (0, 0))  # behind the one that runs
+    lanes.offer(message(2, key=b"waits"), (0, 0))
+    lanes.forget()
+    lanes.wake(1.0)
+    done = threading.Event()
+    for number, key in ((9, b"parked"), (1, b"k"), (2, b"waits")):  # as read again
+        lanes.offer(message(number, key=key), (0, 0))
+    lanes._pool.submit(done.set)
+    go.set()
+    assert done.wait(WAIT_S)
+    lanes.close()
+    assert sorted(seen) == [0, 1, 2, 9, 9]
