@@ -87,11 +87,17 @@ def _on(stack: Stack, here: Path, *, run_id: str, kills: int, seed: int) -> Repo
 
 
 def prepare(
-    stack: Stack, here: Path, *, run_id: str, port: int, extra: Mapping[str, str] | None = None
+    stack: Stack,
+    here: Path,
+    *,
+    run_id: str,
+    port: int,
+    extra: Mapping[str, str] | None = None,
+    late_evidence_ms: int = 4_000,
 ) -> tuple[Settings, Mapping[str, str]]:
     """Files, tables and topics of one run: its settings, and the same as an environment with `extra`."""
     here.mkdir(parents=True)
-    files.write(here, simulator_url=_url(port))
+    files.write(here, simulator_url=_url(port), late_evidence_ms=late_evidence_ms)
     environment = {
         **files.environment(here, kafka=stack.bootstrap, postgres=stack.dsn, prefix=f"{run_id}."),
         **(extra or {}),

@@ -17,7 +17,7 @@ template = "{template}"
 fresh_ms = 2_000
 look_wait_ms = 1_000
 claim_hold_ms_max = 3_000
-late_evidence_ms = 4_000
+late_evidence_ms = {late_evidence_ms}
 undispatched_email = "skip_email"
 bounce_after_delivered = "fallback"
 [bounds]
@@ -92,7 +92,7 @@ _POLICIES = (
 )
 
 
-def write(folder: Path, *, simulator_url: str) -> None:
+def write(folder: Path, *, simulator_url: str, late_evidence_ms: int = 4_000) -> None:
     """Everything a run needs, in one folder; keys that are there stay."""
     token = folder / "keys" / "simulator.token"
     if not token.exists():
@@ -104,7 +104,12 @@ def write(folder: Path, *, simulator_url: str) -> None:
     policies.mkdir(exist_ok=True)
     for name, purpose, urgency, template, account in _POLICIES:
         text = POLICY.format(
-            name=f"{name}:v1", purpose=purpose, urgency=urgency, template=template, account=account
+            name=f"{name}:v1",
+            purpose=purpose,
+            urgency=urgency,
+            template=template,
+            account=account,
+            late_evidence_ms=late_evidence_ms,
         )
         (policies / f"{name}.toml").write_text(text)
 
