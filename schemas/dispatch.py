@@ -33,6 +33,8 @@ class Dispatch(Record):
     `unless_sms_claimed` asks the dispatcher to refuse an e-mail whose SMS has a claim (policy
     `undispatched_email = skip_email`). `after_unknown`: the submission before this one may have left, and the
     machine gave this order knowing so; otherwise a row that may have left answers it as unknown.
+    `key_until_ms`: nothing but the provider's memory of the key makes this order safe, and it ends then: from
+    there on a row that may have left answers it as unknown (case F08).
     """
 
     record: Literal["dispatch"] = "dispatch"
@@ -57,4 +59,5 @@ class Dispatch(Record):
     ordered_at_ms: Instant
     unless_sms_claimed: bool = False
     after_unknown: bool = False
+    key_until_ms: Instant | None = None
     sealed: Sealed

@@ -210,6 +210,7 @@ class Dispatcher:
             account=order.provider_account,
             unless_sms_claimed=order.unless_sms_claimed,
             after_unknown=order.after_unknown,
+            key_until_ms=order.key_until_ms or 0,
             claim_id=self._ports.new_id(),
             lease_ms=self._limits.lease_ms,
             call_timeout_ms=self._limits.call_timeout_ms,

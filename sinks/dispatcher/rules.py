@@ -10,6 +10,8 @@
                               unknown, and not known      unknown under the new number: this order was given
                                                           because n was held, and n was delivered once more
                               claimed, lease over         claim it (no byte has left)
+                              one that may have left,     unknown under the new number: a machine that relied
+                              after the key's window      on the key must decide without it (case F08)
                               submitting, lease over      unknown under the new number: the machine may have
                                                           been told that n was held, and must decide knowing
                               anything else               publish the row again
@@ -54,6 +56,7 @@ class ClaimRequest:
     claim_id: str
     lease_ms: int
     call_timeout_ms: int
+    key_until_ms: int = 0  # until when only the provider's memory of the key makes the order safe; 0: it is
     asked_again_from_ms: int = 0  # an order that never left is given back from here on; 0: never
 
 
@@ -166,22 +169,33 @@ def _by_row(request: ClaimRequest, row: Row, now_ms: int) -> Verdict | None:
         request.submission_no,
         after_unknown=request.after_unknown,
         call_timeout_ms=request.call_timeout_ms,
+        key_until_ms=request.key_until_ms,
         now_ms=now_ms,
     )
 
 
 def answer_of(
-    row: Row, submission_no: int, *, after_unknown: bool, call_timeout_ms: int, now_ms: int
+    row: Row,
+    submission_no: int,
+    *,
+    after_unknown: bool,
+    call_timeout_ms: int,
+    now_ms: int,
+    key_until_ms: int = 0,
 ) -> RowAnswer | None:
     """What the row says to an order of this number; None when nothing of that order can have left."""
+    left = row.state == "unknown" or row.may_have_left
+    key_forgotten = left and 0 < key_until_ms <= now_ms + call_timeout_ms
     if row.state in ("claimed", "submitting"):
         over_ms = row.lease_until_ms + (call_timeout_ms if row.state == "submitting" else 0)
         if now_ms < over_ms:
             return Busy(over_ms)
-        return Expired(row, max(submission_no, row.submission_no)) if row.state == "submitting" else None
+        unsure = row.state == "submitting" or key_forgotten
+        return Expired(row, max(submission_no, row.submission_no)) if unsure else None
     if submission_no > row.submission_no and row.state in AGAIN:
         # A hold has no row: an order held, answered by the next number and then delivered again was sent.
-        return Expired(row, submission_no) if row.state == "unknown" and not after_unknown else None
+        unsure = key_forgotten or (row.state == "unknown" and not after_unknown)
+        return Expired(row, submission_no) if unsure else None
     return Stored(row.result or {})
 
 

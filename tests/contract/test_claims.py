@@ -118,6 +118,25 @@ def test_an_order_given_without_knowing_that_the_one_before_may_have_left_is_tol
     assert isinstance(looked, Expired)
 
 
+@pytest.mark.parametrize("second", ["", "not_accepted", "held"])
+def test_an_order_that_rests_on_a_forgotten_key_is_told_that_the_one_before_may_have_left(
+    guard: Guard, second: str
+) -> None:
+    """Also when another one came between that surely did not leave, or whose holder died before its call."""
+    guard.claims.claim(order())
+    submitted_ms = guard.claims.begin("c-email-1")
+    assert submitted_ms is not None
+    finish(guard, "unknown")
+    assert isinstance(guard.claims.claim(order(2, key_until_ms=submitted_ms + CALL_MS + 60_000)), Grant)
+    if second:
+        finish(guard, second, 2)
+    guard.let_pass(LEASE_MS + 1)
+    found = guard.claims.claim(order(3, key_until_ms=submitted_ms))
+    assert isinstance(found, Expired)
+    assert found.submission_no == 3
+    assert isinstance(guard.claims.claim(order(4)), Grant)
+
+
 @pytest.mark.parametrize("state", ["not_accepted", "held"])
 def test_an_order_after_one_that_never_left_need_not_know_of_it(guard: Guard, state: str) -> None:
     guard.claims.claim(order())

@@ -142,6 +142,34 @@ def test_without_look_up_the_same_bytes_go_under_the_same_key_in_its_window() ->
     assert Reason.RESUBMITTED in game.reasons
 
 
+def test_an_order_that_rests_on_the_key_says_until_when_it_is_remembered() -> None:
+    game = _unknown(BY_KEY)
+    game.until(5000)
+    assert [d.key_until_ms for d in game.dispatches] == [0, T0 + 1000 + 20_000]
+    held = game.live.last_now_ms - T0 + 10
+    game.give(held, attempt(held, A.HELD, reason=Reason.CONTROL_PAUSED, submission_no=2))
+    game.until(held + 6000)
+    assert game.dispatches[-1].submission_no == 3
+    assert game.dispatches[-1].key_until_ms == T0 + 1000 + 20_000, "a hold in between forgets nothing"
+
+
+def test_what_a_look_up_or_the_policy_allows_does_not_rest_on_the_key() -> None:
+    caps = Capabilities(
+        lookup_by_reference=True,
+        visibility_delay_ms=2_000,
+        idempotent_submit=True,
+        idempotency_window_ms=20_000,
+    )
+    game = _unknown(caps)
+    at = _first_look(game) + 6000
+    game.give(at, observation(at, None, answer=LookupAnswer.NOT_FOUND, poll_no=game.lookups[-1].poll_no))
+    game.until(at)
+    assert [d.key_until_ms for d in game.dispatches] == [0, 0]
+    game = _unknown(BLIND, when_unsure="risk_duplicate")
+    game.until(10_000)
+    assert [d.key_until_ms for d in game.dispatches] == [0, 0]
+
+
 def test_after_the_window_of_the_key_nothing_is_sent_again() -> None:
     game = _unknown(BY_KEY)
     for number in range(2, 9):

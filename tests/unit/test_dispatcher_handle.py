@@ -352,6 +352,38 @@ def test_an_order_whose_hold_was_answered_by_the_next_number_and_that_comes_agai
     assert len(bench.mail.submitted) == 1
 
 
+UNSURE = SubmitResult(AttemptState.UNKNOWN, Reason.SUBMIT_UNKNOWN)
+WINDOW_MS = 100_000  # how long the provider of these tests knows a key
+
+
+def test_an_order_that_rests_on_a_key_the_provider_has_forgotten_is_given_back_as_unknown(
+    bench: Bench,
+) -> None:
+    bench.mail.answers = [UNSURE, TAKEN]
+    bench.attempt()
+    bench.clock.on(WINDOW_MS)  # this dispatcher was away
+    found = bench.attempt(2, key_until_ms=T0 + WINDOW_MS)
+    assert (found.state, found.submission_no) == (AttemptState.UNKNOWN, 2)
+    assert len(bench.mail.submitted) == 1
+    assert bench.attempt(3).state is AttemptState.ACCEPTED, "the policy took the risk, knowingly"
+
+
+def test_an_order_that_rests_on_a_key_goes_out_while_the_provider_knows_it(bench: Bench) -> None:
+    bench.mail.answers = [UNSURE, TAKEN]
+    bench.attempt()
+    assert bench.attempt(2, key_until_ms=T0 + WINDOW_MS).state is AttemptState.ACCEPTED
+
+
+def test_a_hold_in_between_does_not_make_a_forgotten_key_safe(bench: Bench) -> None:
+    bench.mail.answers = [UNSURE, SubmitResult(AttemptState.NOT_ACCEPTED, Reason.THROTTLED), TAKEN]
+    bench.attempt()
+    assert bench.attempt(2, key_until_ms=T0 + WINDOW_MS).state is AttemptState.NOT_ACCEPTED
+    bench.clock.on(WINDOW_MS)
+    found = bench.attempt(3, after_unknown=False, key_until_ms=T0 + WINDOW_MS)
+    assert (found.state, found.submission_no) == (AttemptState.UNKNOWN, 3)
+    assert len(bench.mail.submitted) == 2
+
+
 def test_a_refusal_waits_for_the_guard_because_the_order_may_have_been_sent(bench: Bench) -> None:
     bench.claims.away = frozenset({"look"})
     found = bench.attempt(not_after_ms=T0)
