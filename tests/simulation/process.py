@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RESTART_MS = (300, 8_000)
 FREEZE_MS = (200, 40_000)
-SKEW_FINE_MS, SKEW_WRONG_MS, JUMP_MS = 900, 60_000, 20_000
+FINE_MS, SKEW_FINE_MS, SKEW_WRONG_MS, JUMP_MS = 50, 900, 60_000, 20_000
 
 
 class Membership(Member, Protocol):
@@ -164,7 +164,7 @@ class Process:
     def _skew(self) -> int:
         dice = self.world.dice
         if not dice.falls("clock.skew"):
-            return dice.ms("clock.fine", -50, 50)
+            return dice.ms("clock.fine", -FINE_MS, FINE_MS)
         limit = SKEW_WRONG_MS if dice.of("clock.wrong").random() < 0.2 else SKEW_FINE_MS
         return dice.ms("clock.off", -limit, limit)
 

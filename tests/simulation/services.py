@@ -28,6 +28,25 @@ SOON_MS, LATE_MS = (5, 300), (1_000, 90_000)
 RETRY_MS = 1_000
 CONTROLS = 4
 LINK = "https://app.example/reset?t=canary-"
+HOSTILE_KINDS = (
+    TopicKind.INTENTS,
+    TopicKind.OBSERVATIONS,
+    TopicKind.ATTEMPTS,
+    TopicKind.LOOKUPS,
+    TopicKind.DISPATCHES_URGENT,
+    TopicKind.TICKS,
+    TopicKind.SUPPRESSIONS,
+)
+HOSTILE_VALUES = (
+    None,
+    b"",
+    b"{",
+    b"[]",
+    b'{"record":"intent_requested","version":9}',
+    b'{"record":"observation","version":1}',
+    b"\xff\x00" * 40,
+    b"9" * 5_000,
+)
 
 
 @dataclass(slots=True)
@@ -162,10 +181,7 @@ class Services:
 
     def _garbage(self, intent_id: str) -> None:
         dice = self.world.dice.of("garbage")
-        kind = dice.choice((TopicKind.INTENTS, TopicKind.OBSERVATIONS, TopicKind.ATTEMPTS, TopicKind.LOOKUPS,
-                            TopicKind.DISPATCHES_URGENT, TopicKind.TICKS, TopicKind.SUPPRESSIONS))  # fmt: skip
-        value = dice.choice((None, b"", b"{", b"[]", b'{"record":"intent_requested","version":9}', b"\xff\x00" * 40,
-                             b'{"record":"observation","version":1}', b"9" * 5_000))  # fmt: skip
+        kind, value = dice.choice(HOSTILE_KINDS), dice.choice(HOSTILE_VALUES)
         key = dice.choice((intent_id.encode(), None, b"", b"someone@example.com"))
         self._append([Write(self.world.names[kind], key, value)])
 

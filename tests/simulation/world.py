@@ -29,15 +29,17 @@ from sinks.dispatcher.prepare import Preparer
 from sinks.kafka.consumer import Message, Place
 from streams.worker.app import template_problem
 from streams.worker.processor import IntentProcessor
+from tests.simulation.auditor import SimAuditor
+from tests.simulation.dispatcher import DONE_TOPICS, SimDispatcher
 from tests.simulation.faults import Dice, Options
 from tests.simulation.fibers import Fibers
 from tests.simulation.groups import Group
 from tests.simulation.guard import AuditDatabase, AuditTables, Database, Granted, SimClaims
 from tests.simulation.kafka import Log
 from tests.simulation.network import Wire, provider
+from tests.simulation.poller import SimPoller
 from tests.simulation.process import Process
 from tests.simulation.services import Asked, Services
-from tests.simulation.sinks import DONE_TOPICS, SimAuditor, SimDispatcher, SimPoller
 from tests.simulation.worker import SimWorker
 
 ZERO_MS = 1_790_000_000_000
@@ -57,9 +59,12 @@ FULL = {
 BARE = FULL | {"idempotent_submit": False, "lookup_by_reference": False, "lookup_batch_max": 1}
 SEARCH = FULL | {"idempotent_submit": False}
 ACCOUNTS = {
-    "sim-email": (Channel.EMAIL, FULL), "bare-email": (Channel.EMAIL, BARE), "search-email": (Channel.EMAIL, SEARCH),
-    "sim-sms": (Channel.SMS, FULL), "bare-sms": (Channel.SMS, BARE),
-}  # fmt: skip
+    "sim-email": (Channel.EMAIL, FULL),
+    "bare-email": (Channel.EMAIL, BARE),
+    "search-email": (Channel.EMAIL, SEARCH),
+    "sim-sms": (Channel.SMS, FULL),
+    "bare-sms": (Channel.SMS, BARE),
+}
 
 
 def _policies() -> dict[str, Policy]:

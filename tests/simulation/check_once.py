@@ -1,0 +1,175 @@
+"""Checkers of SYSTEM.md §10 and §4: one outcome per input, one claim, one message, nobody too late.
+
+They must not repeat the code they check.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from compose.simulator.ledger import Entry
+from schemas.attempt import AttemptState
+from schemas.decision import CloseKind, Phase
+from schemas.ids import Channel
+from schemas.policy import WhenUnsure
+from schemas.reasons import Reason
+from tests.simulation.evidence import Seen
+from tests.simulation.network import TOO_LATE_MS
+from tests.simulation.sentences import Found, safety
+
+# §10, first: exactly one outcome per input, at most one claim
+
+
+@safety("§10: every input has exactly one outcome: no two decisions rest on the same record")
+def one_decision_per_input(seen: Seen) -> Found:
+    rested: Counter[tuple[str, int, int]] = Counter()
+    for chain in seen.decisions.values():
+        for _, decision in chain:
+            at = decision.trigger
+            rested[at.topic, at.partition, at.offset] += 1
+    for place, count in rested.items():
+        if count > 1:
+            yield f"{count} decisions rest on {place}"
+
+
+@safety("§4: inputs = decided + absorbed + parked + dead-lettered, for all that was read")
+def books_balance(seen: Seen) -> Found:
+    if seen.counters["inputs"] != seen.fates():
+        yield f"{seen.counters['inputs']} inputs, {seen.fates()} fates"
+    decided = sum(map(len, seen.decisions.values()))
+    if decided != seen.counters["decided"]:
+        yield f"{decided} decisions on the topic, {seen.counters['decided']} counted"
+
+
+@safety("§10: at most one claim per intent")
+def one_claim(seen: Seen) -> Found:
+    for intent_id, chain in seen.decisions.items():
+        lives = Counter(
+            d.decision_id.partition(":")[2].partition("@")[2]
+            for _, d in chain
+            if Phase.SMS_CLAIMED in (*d.via, d.next_phase) and d.prior_phase is not Phase.SMS_CLAIMED
+            and d.prior_phase not in (Phase.SMS_ACCEPTED, Phase.SMS_DELIVERED)
+        )  # fmt: skip
+        for life, count in lives.items():
+            if count > 1:
+                yield f"{intent_id} was claimed {count} times in life {life!r}"
+
+
+@safety("§6: a submission number of a channel is ordered once")
+def numbers_are_ordered_once(seen: Seen) -> Found:
+    ordered = Counter((d.decision_id.split("@")[0].split(":")[0], d.channel, d.submission_no, d.expiry_ms)
+                      for _, d in seen.dispatches)  # fmt: skip
+    for place, count in ordered.items():
+        if count > 1:
+            yield f"{place} ordered {count} times"
+
+
+# §10, second: one logical submission
+
+
+def _is_residue(seen: Seen, entry: Entry) -> bool:
+    """Frozen between its last check and its first byte for longer than its lease: said openly."""
+    limits = seen.world.limits
+    intent_id, channel = seen.place_of(entry)
+    before = [b.at_ms for b in seen.begins
+              if (b.intent_id, b.channel) == (intent_id, channel) and b.at_ms <= entry.at_ms]  # fmt: skip
+    return bool(before) and entry.at_ms - max(before) > limits.lease_ms + TOO_LATE_MS[1]
+
+
+@safety("§10: at most one logical submission per (intent, channel)")
+def one_message(seen: Seen) -> Found:
+    made: dict[tuple[str, Channel], list[Entry]] = defaultdict(list)
+    for entry in seen.new_messages:
+        made[seen.place_of(entry)].append(entry)
+    for (intent_id, channel), entries in made.items():
+        if len(entries) < 2:
+            continue
+        risked = seen.policy(intent_id).when_unsure is WhenUnsure.RISK_DUPLICATE and any(
+            Reason.RISK_DUPLICATE in (d.reason, *d.notes) for _, d in seen.decisions[intent_id]
+        )
+        residue = any(_is_residue(seen, e) for e in entries)
+        if not residue and not (risked and len(entries) == 2):
+            yield f"{intent_id} {channel.value}: {[e.at_ms for e in entries]}"
+
+
+@safety("§5.4: never a fresh key: every submission of a reference has its key and its bytes")
+def same_key_same_bytes(seen: Seen) -> Found:
+    bodies: dict[str, set[str]] = defaultdict(set)
+    for entry in seen.submissions:
+        caps = seen.world.accounts[entry.account].capabilities
+        if caps.idempotent_submit and entry.key != entry.reference:
+            yield f"{entry.reference} was submitted under {entry.key}"
+        bodies[entry.reference].add(entry.body_hash)
+    for reference, hashes in bodies.items():
+        if len(hashes) > 1:
+            yield f"{reference} was submitted with {len(hashes)} different bodies"
+
+
+@safety("§6: nothing is submitted without a claim that was begun, and once per claim")
+def every_submission_has_a_claim(seen: Seen) -> Found:
+    begun: dict[tuple[str, Channel], list[int]] = defaultdict(list)
+    for begin in seen.begins:
+        begun[begin.intent_id, begin.channel].append(begin.at_ms)
+    reached: dict[tuple[str, Channel], list[int]] = defaultdict(list)
+    for entry in seen.submissions:
+        reached[seen.place_of(entry)].append(entry.at_ms)
+    for place, instants in reached.items():
+        for count, at_ms in enumerate(sorted(instants), 1):
+            if sum(b <= at_ms for b in begun[place]) < count:
+                yield f"{place}: submission {count} at {at_ms} has no claim of its own"
+
+
+# §10, third: nobody is written to too late
+
+
+@safety("§10, §5.3: no submission reaches a provider at or after the expiry")
+def nothing_after_expiry(seen: Seen) -> Found:
+    for entry in seen.submissions:
+        intent_id, channel = seen.place_of(entry)
+        if entry.at_ms >= seen.world.asked[intent_id].expiry_ms and not _is_residue(seen, entry):
+            yield f"{intent_id} {channel.value} at {entry.at_ms}"
+
+
+@safety("§10, §6.3: no SMS is begun whose end was in the log when its order was taken up")
+def nothing_after_the_end(seen: Seen) -> Found:
+    for begin in seen.begins:
+        since = seen.world.handling.get(begin.claim_id, 0)
+        for at_ms, reason in seen.ends.get(begin.intent_id, ()):
+            if begin.channel is Channel.SMS and at_ms < since:
+                yield f"{begin.intent_id}: {reason.value} at {at_ms}, order taken up at {since}"
+
+
+@safety("§10: no SMS or e-mail is claimed for a recipient whose suppression the guard held")
+def nothing_after_suppression(seen: Seen) -> Found:
+    listed: dict[tuple[str, str], int] = {}
+    for granted in seen.world.granted:
+        if granted.what == "suppressed":
+            listed.setdefault((granted.fingerprints[0], granted.channel.value), granted.at_ms)
+    for claim in seen.claims:
+        for fingerprint in claim.fingerprints:
+            at_ms = listed.get((fingerprint, claim.channel.value))
+            if at_ms is not None and at_ms < claim.at_ms:
+                yield f"{claim.intent_id}: suppressed at {at_ms}, claimed at {claim.at_ms}"
+
+
+@safety("§5.6: what went out although the intent was over is listed as an overlap")
+def overlaps_are_listed(seen: Seen) -> Found:
+    for entry in seen.new_messages:
+        intent_id, channel = seen.place_of(entry)
+        chain = seen.decisions[intent_id]
+        closed = next((d for _, d in chain if d.closed is not None), None)
+        if closed is None or closed.now_ms >= entry.at_ms or closed.closed is CloseKind.EXPIRED:
+            continue
+        listed = any(Reason.OVERLAP in (d.reason, *d.notes) for _, d in chain)
+        if not listed and _was_told(seen, intent_id, channel):
+            yield f"{intent_id} {channel.value}: closed at {closed.now_ms}, went out at {entry.at_ms}"
+
+
+def _was_told(seen: Seen, intent_id: str, channel: Channel) -> bool:
+    """Whether an attempt that says it went out was read while the intent was remembered."""
+    row = seen.world.asked[intent_id]
+    return any(
+        a.intent_id == intent_id and a.channel is channel and a.state is AttemptState.ACCEPTED
+        and m.timestamp_ms < row.expiry_ms
+        for m, a in seen.attempts
+    )  # fmt: skip
