@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import methodcaller
 from types import TracebackType
 from typing import Any, Self
 
@@ -74,8 +75,21 @@ def _to_message(raw: Any) -> Message:
         raw.timestamp()[1],
         raw.key(),
         raw.value(),
-        tuple(raw.headers() or ()),
+        _headers_of(raw),
     )
+
+
+# Called like this, CPython checks that a result comes without an exception; confluent_kafka's C code gives
+# both for a header name that is not UTF-8, and the exception would surface wherever it liked.
+_ask_headers = methodcaller("headers")
+
+
+def _headers_of(raw: Any) -> tuple[tuple[str, bytes], ...]:
+    """None at all when one's name is not text: nothing is decided by a header, and the record counts."""
+    try:
+        return tuple(_ask_headers(raw) or ())
+    except (UnicodeDecodeError, SystemError):
+        return ()
 
 
 class Reader:
