@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-chaos test test-fast lint types contracts bench lock clean
+.PHONY: help setup demo demo-chaos test test-fast simulate lint types contracts bench lock clean
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,11 +36,18 @@ demo: setup ## real Kafka and Postgres, over 200 intents, every outcome, four pr
 demo-chaos: setup ## the same while every part of ours is killed at random
 	@$(BIN)/backstop demo --chaos $(ARGS)
 
+# Two files at a time, each half with servers of its own; what measures itself against the clock runs alone.
 test: lint types contracts ## style, types, import contracts, then every test on the real broker and database
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile --ignore tests/acceptance $(ARGS)
+	@$(BIN)/pytest tests/acceptance $(ARGS)
+
+SEED := $(shell printf '%d' 0x$$(git rev-parse --short=6 HEAD 2>/dev/null || echo 1) 2>/dev/null || echo 1)
+
+simulate: setup ## 300 worlds that break everything, from the commit's own number on
+	@$(BIN)/python -m tests.simulation --seed $(SEED) --seeds 300 --jobs 2 $(ARGS)
 
 test-fast: lint types contracts ## the same without the tests that start servers
-	@$(BIN)/pytest tests/unit tests/property tests/contract tests/tidy $(ARGS)
+	@$(BIN)/pytest --numprocesses 2 tests/unit tests/property tests/contract tests/tidy $(ARGS)
 
 lint: setup
 	@$(BIN)/ruff check .

@@ -262,7 +262,7 @@ def decisions_fold_to_the_state(seen: Seen) -> Found:
         last = max(chain, key=lambda pair: pair[0].offset)[1]
         ended = next((d.closed for _, d in reversed(chain) if d.closed is not None), None)
         if state.phase is not last.next_phase or (state.closed is not None) != (ended is not None):
-            yield f"{intent_id}: state {state.phase.value}, last decision {last.next_phase.value}"
+            yield f"{intent_id}: state {state.phase.value}, last decision {last.next_phase}"
 
 
 @safety("§5.9: replaying an intent's inputs in the order of its chain gives the same bytes")

@@ -35,7 +35,7 @@ def begins_within_the_lease(seen: Seen) -> Found:
 
 @safety("§6.6: a result is in the row before its order is finished: nothing is submitted again for it")
 def results_come_first(seen: Seen) -> Found:
-    orders = Counter((d.intent_id, d.channel) for _, d in seen.dispatches)
+    orders = Counter((str(d.intent_id), d.channel) for _, d in seen.dispatches)
     reached = Counter(seen.place_of(e) for e in seen.submissions)
     for place, count in reached.items():
         if count > orders[place]:

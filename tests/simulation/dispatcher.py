@@ -46,19 +46,19 @@ class SimDispatcher(Process):
         self._is_woken = False
         claims = world.make_claims()
         ports = Ports(
-            claims=claims,  # type: ignore[arg-type]
+            claims=claims,
             providers=world.providers,
             preparer=world.preparer,
             clock=self.clock,
             new_id=world.new_claim_id,
             controls=lambda: self._controls.board.controls,
             completions_read=self._completions_read,
-            clock_trusted=ClockGuard(claims, self.clock, skew_ms_max=world.limits.clock_skew_ms_max),  # type: ignore[arg-type]
+            clock_trusted=ClockGuard(claims, self.clock, skew_ms_max=world.limits.clock_skew_ms_max),
             fault=self.fault,
         )  # fmt: skip
         self._claims = claims
         self._asks = CompletionsRead(
-            _Ends(world), world.names, claims, wait_s=2.0, clock=self.clock,  # type: ignore[arg-type]
+            _Ends(world), world.names, claims, wait_s=2.0, clock=self.clock,
             pause=lambda s: world.fibers.pause(int(s * 1000)),
         )  # fmt: skip
         self._work = OrderWork(
@@ -216,7 +216,7 @@ class _Facts:
                 if not self._waiting and not self._ends:
                     return
                 try:
-                    write_facts(self._process._claims, world.names, self._waiting, self._ends)  # type: ignore[arg-type]
+                    write_facts(self._process._claims, world.names, self._waiting, self._ends)
                     self._waiting, self._ends = [], {}
                 except GuardUnavailable:
                     world.fibers.pause(RETRY_MS)

@@ -169,7 +169,7 @@ class Seen:
 
     @property
     def is_undisturbed(self) -> bool:
-        """Whether nothing in this world keeps a deadline from being seen, or an SMS from going out, in time."""
+        """Whether nothing in this world keeps a deadline or an SMS from being in time."""
         return not set(self.world.options.chances) - GENTLE
 
     @cached_property

@@ -112,6 +112,11 @@ class Fibers:
             failure, fiber.failure = fiber.failure, None
             raise failure
 
+    @property
+    def waiting(self) -> int:
+        """Calls that have not ended."""
+        return sum(not fiber.is_done for fiber in self._alive)
+
     def close(self) -> None:
         """End every call that still waits."""
         for fiber in self._alive:

@@ -14,7 +14,7 @@ from streams.core import invariants
 from tests.simulation.faults import GENTLE_EVERY, Options
 from tests.simulation.run import judge
 
-SEEDS_MAX = 60
+SEEDS_MAX = 25
 
 
 @dataclass(frozen=True, slots=True)

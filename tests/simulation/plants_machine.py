@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from schemas.attempt import AttemptState
-from schemas.decision import GateResult, Phase
+from schemas.decision import Phase
 from schemas.observation import ProviderState
 from schemas.reasons import Reason
 from streams.core import acts, claim, draft, intake, machine, polling
+from streams.core import evidence as core_evidence
 from streams.core import facts as core_facts
-from streams.core.table import TABLE
+from streams.core import gates as gates_module
+from streams.core.table import TABLE, Move
 from streams.worker import outbox
 from streams.worker import processor as worker_processor
 from tests.simulation.planting import patched, sees, unchecked
@@ -53,7 +55,7 @@ def late_accepted_overwrites_delivered() -> Iterator[None]:
     def take(made: Any, seen: Any) -> bool:
         found = before(made, seen)
         if made.state.phase is Phase.EMAIL_DELIVERED and seen.provider_state is not ProviderState.DELIVERED:
-            made.state.phase = Phase.EMAIL_PENDING
+            made.state.phase, made.state.email.facts.delivered_ms = Phase.EMAIL_PENDING, 0
             made.because(Reason.IN_FLIGHT)
             return True
         return found
@@ -64,7 +66,7 @@ def late_accepted_overwrites_delivered() -> Iterator[None]:
 
 @sees("no_fallback_for_a_guess", "no_early_sms")
 def temporary_failure_is_final() -> Iterator[None]:
-    before = core_facts.join
+    before = core_evidence.join
 
     def join(known: Any, seen: Any) -> Any:
         if seen.provider_state is ProviderState.FAILED_TEMPORARY:
@@ -134,28 +136,28 @@ def submission_number_used_twice() -> Iterator[None]:
 
 @sees("claims_are_in_time", "nothing_after_expiry")
 def claim_without_a_useful_window() -> Iterator[None]:
-    before = claim.gates.before_claim
+    before = gates_module.before_claim
 
-    def gates(state: Any, policy: Any, *given: Any, **more: Any) -> tuple[GateResult, ...]:
+    def gates(state: Any, policy: Any, *given: Any, **more: Any) -> Any:
         more["now_ms"] = 0
         return before(state, policy, *given, **more)
 
-    with unchecked(), patched(claim.gates, "before_claim", gates):
+    with unchecked(), patched(gates_module, "before_claim", gates):
         yield
 
 
 @sees("no_sms_without_permission")
 def consent_not_asked_for() -> Iterator[None]:
-    before = claim.gates.before_claim
+    before = gates_module.before_claim
 
-    def gates(state: Any, *given: Any, **more: Any) -> tuple[GateResult, ...]:
+    def gates(state: Any, *given: Any, **more: Any) -> Any:
         agreed, state.sms_consent = state.sms_consent, True
         try:
             return before(state, *given, **more)
         finally:
             state.sms_consent = agreed
 
-    with patched(claim.gates, "before_claim", gates):
+    with patched(gates_module, "before_claim", gates):
         yield
 
 
@@ -235,7 +237,7 @@ def phase_moves_without_a_decision() -> Iterator[None]:
 
     def remembered(self: Any, fate: Any) -> Any:
         if self.state.phase is Phase.EMAIL_PENDING and self.state.request_digest:
-            self.state.phase = TABLE[Phase.EMAIL_PENDING, machine.Move.EMAIL_DELIVERED]
+            self.state.phase = TABLE[Phase.EMAIL_PENDING, Move.EMAIL_DELIVERED]
         return before(self, fate)
 
     with unchecked(), patched(draft.Draft, "remembered", remembered):
