@@ -204,6 +204,11 @@ def run_dispatcher(settings: Settings, stop: threading.Event, fault: Fault = no_
     )
     ports.fault = fault
     limits = Limits(settings.lease_ms, settings.call_timeout_ms, settings.clock_skew_ms_max)
+
+    def check() -> None:
+        facts.check()
+        reader.check()
+
     reader.start()
     try:
         facts.start()
@@ -217,7 +222,7 @@ def run_dispatcher(settings: Settings, stop: threading.Event, fault: Fault = no_
             concurrency=settings.dispatcher_concurrency,
             session_timeout_ms=settings.session_timeout_ms,
             fault=fault,
-            check=facts.check,
+            check=check,
         ).run(stop)
     finally:
         facts.stop()

@@ -160,9 +160,9 @@ def close(draft: Draft, reason: Reason) -> None:
 
 
 def _forget_ms(draft: Draft) -> int:
-    """Late evidence is waited for from the expiry or from the end on, whichever is later. An order nobody has
-    answered, and an intake that was refused, are remembered for `FORGET_AFTER_MS` at least: the answer, or the
-    repeat, must meet somebody who knows the intent."""
+    """Late evidence is waited for from the expiry or from the end on, whichever is later. An order nobody
+    answered, and an intake that was refused, are remembered for `FORGET_AFTER_MS` at least: the answer, or
+    the repeat, must meet somebody who knows the intent."""
     state = draft.state
     late = draft.policy.late_evidence_ms if draft.policy is not None else 0
     tracks = [t for t in (state.email, state.sms) if t is not None]

@@ -90,7 +90,12 @@ def serve(
             app.loop.call_soon_threadsafe(lambda: app.retick(processor.held_keys()))
         seen.set()
 
-    reader = BroadcastReader(bootstrap, names[TopicKind.CONTROLS], take, obey)
+    def fail(exc: BaseException) -> None:
+        """Without the controls nobody would see a kill switch: the process ends."""
+        if seen.is_set():
+            app.loop.call_soon_threadsafe(lambda: app.loop.create_task(app.crash(exc)))
+
+    reader = BroadcastReader(bootstrap, names[TopicKind.CONTROLS], take, obey, fail)
     reader.start()
     try:
         return run(app, HealthServer(app.health, host=health_host, port=health_port))
