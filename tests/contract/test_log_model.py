@@ -61,7 +61,8 @@ class ModelPipe:
         self._log.produce(*handle, [Write("t", b"k", value)])
 
     def send_offset(self, handle: Any, offset: int) -> None:
-        self._log.send_offsets(*handle, GROUP, {("t", 0): offset})
+        slot, epoch = handle
+        self._log.send_offsets(slot, epoch, GROUP, {("t", 0): offset})
 
     def commit(self, handle: Any) -> None:
         self._log.end(*handle, commit=True)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 from compose.simulator.plots import EMAIL_PLOTS
+from compose.simulator.script import Plot, Status
 from schemas.control import Control, ControlAction
 from schemas.instruction import Instruction, InstructionAction
 from schemas.record import TopicKind
@@ -27,6 +28,13 @@ DEADLINE_MS, EXPIRY_MS = (6_000, 60_000), (110_000, 200_000)
 SOON_MS, LATE_MS = (5, 300), (1_000, 90_000)
 RETRY_MS = 1_000
 CONTROLS = 4
+# Beside the simulator's own: what takes longer than the first look-ups.
+SLOW_PLOTS = {
+    "stuck": Plot(statuses=(Status(500, "deferred"),)),
+    "lately": Plot(statuses=(Status(500, "deferred"), Status(25_000, "delivered"))),
+    "turned": Plot(statuses=(Status(500, "deferred"), Status(30_000, "bounced", "mailbox_unknown"))),
+    "odd": Plot(statuses=(Status(500, "on-its-way-to-somewhere"), Status(40_000, "delivered"))),
+}
 LINK = "https://app.example/reset?t=canary-"
 HOSTILE_KINDS = (
     TopicKind.INTENTS,
@@ -133,7 +141,7 @@ class Services:
         dice = self.world.dice
         life = dice.of(f"person/{number}")
         person = 0 if dice.falls("person.shared") else number
-        plot = dice.of(f"plot/{person}").choice(sorted(EMAIL_PLOTS))
+        plot = dice.of(f"plot/{person}").choice(sorted(EMAIL_PLOTS) + sorted(SLOW_PLOTS) * 3)
         digits = dice.of(f"digits/{person}").randint(0, 899)
         policy = life.choice(sorted(self.world.policies))
         at = _instant(at_ms)
@@ -235,6 +243,11 @@ class Services:
         world.note(f"{action.value} {name}")
         world.paused[name] = action is ControlAction.PAUSE
         self._append([Write(world.names[TopicKind.CONTROLS], name.encode(), record.to_bytes())])
+
+
+def slow_plot(recipient: str) -> Plot | None:
+    """The plot of a recipient the simulator does not know."""
+    return SLOW_PLOTS.get(recipient.partition("+")[0])
 
 
 def _instant(at_ms: int) -> datetime:

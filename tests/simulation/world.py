@@ -39,7 +39,7 @@ from tests.simulation.kafka import Log
 from tests.simulation.network import Wire, provider
 from tests.simulation.poller import SimPoller
 from tests.simulation.process import Process
-from tests.simulation.services import Asked, Services
+from tests.simulation.services import Asked, Services, slow_plot
 from tests.simulation.worker import SimWorker
 
 ZERO_MS = 1_790_000_000_000
@@ -112,7 +112,12 @@ class World:
                           capabilities=Capabilities.model_validate(caps, strict=False))
             for name, (channel, caps) in ACCOUNTS.items()
         }  # fmt: skip
-        self.model = Model(self.accounts, seed=options.seed, enforce_rates=self.dice.falls("provider.rates"))
+        self.model = Model(
+            self.accounts,
+            seed=options.seed,
+            plots=slow_plot,
+            enforce_rates=self.dice.falls("provider.rates"),
+        )
         self.providers = {
             name: provider(account, Wire(self.model, self.agenda, self.fibers, self.dice, name))
             for name, account in self.accounts.items()
