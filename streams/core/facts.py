@@ -17,6 +17,7 @@ from streams.core.schedule import hold_delay_ms, resubmit_delay_ms
 from streams.core.state import NEVER, Track
 
 _STRONG = frozenset({AttemptState.ACCEPTED, AttemptState.DELIVERED})
+PAUSE_MS_MAX = 3_600_000  # as the poller bounds it
 _TOLD = frozenset({LookupAnswer.ANSWERED, LookupAnswer.NOT_FOUND})
 _OF_STATE = {
     ProviderState.ACCEPTED: Reason.IN_FLIGHT,
@@ -174,5 +175,6 @@ def _answered(draft: Draft, track: Track, seen: Observation) -> None:
             state.looked = Looked.ANSWERED
         if state.claim_due_ms:
             state.claim_due_ms = draft.now_ms
-    track.paused_until_ms = seen.paused_until_ms or NEVER
+    # By the log's time: a clock that was ahead must not silence an account for as long as it was.
+    track.paused_until_ms = min(seen.paused_until_ms or NEVER, draft.now_ms + PAUSE_MS_MAX)
     schedule_poll(draft, seen.channel)

@@ -346,3 +346,16 @@ def test_each_decision_carries_the_digest_of_the_one_before() -> None:
     told = [s.decision_bytes for s in game.steps if s.decision is not None]
     expected = ["", *(sha256(value).hexdigest() for value in told[:-1])]
     assert [d.prev_digest for d in game.decisions] == expected
+
+
+def test_a_pause_that_is_named_too_far_away_is_bounded_by_the_logs_time() -> None:
+    game = started(expiry_ms=T0 + 3_500_000, deadline_ms=T0 + DEADLINE_MS)
+    game.give(1000, attempt(1000, A.ACCEPTED))
+    game.until(7000)
+    far = T0 + 40 * 86_400_000
+    poll_no = game.lookups[-1].poll_no
+    game.give(
+        7001, observation(7001, None, answer=LookupAnswer.THROTTLED, poll_no=poll_no, paused_until_ms=far)
+    )
+    assert game.live.email is not None
+    assert game.live.email.paused_until_ms == T0 + 7001 + 3_600_000
