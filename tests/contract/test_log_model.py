@@ -58,17 +58,18 @@ class ModelPipe:
         return slot, self._log.init(slot)
 
     def produce(self, handle: Any, value: bytes) -> None:
-        self._log.produce(*handle, [Write("t", b"k", value)])
+        slot, epoch = handle
+        self._log.produce(slot, epoch, [Write("t", b"k", value)])
 
     def send_offset(self, handle: Any, offset: int) -> None:
         slot, epoch = handle
         self._log.send_offsets(slot, epoch, GROUP, {("t", 0): offset})
 
     def commit(self, handle: Any) -> None:
-        self._log.end(*handle, commit=True)
+        self._log.end(handle[0], handle[1], commit=True)
 
     def abort(self, handle: Any) -> None:
-        self._log.end(*handle, commit=False)
+        self._log.end(handle[0], handle[1], commit=False)
 
     def committed(self) -> tuple[list[bytes], int]:
         found, after = self._log.read(("t", 0), 0, 1_000)
