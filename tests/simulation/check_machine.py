@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from hashlib import sha256
 from itertools import pairwise
 
-from compose.simulator.ledger import Entry
 from compose.simulator.script import Answer
 from schemas.codec import decode
 from schemas.decision import CloseKind, Decision, OrderKind, Phase, Verdict
@@ -121,17 +120,15 @@ def not_found_counts_late(seen: Seen) -> Found:
 
 @safety("§5.5: an e-mail that never left is not sent once the SMS is claimed, unless the policy extends")
 def skipped_email_stays_skipped(seen: Seen) -> Found:
-    claimed = {c.intent_id: c.at_ms for c in reversed(seen.claims) if c.channel is Channel.SMS}
-    first: dict[str, Entry] = {}
-    for entry in seen.submissions:
-        intent_id, channel = seen.place_of(entry)
-        if channel is Channel.EMAIL:
-            first.setdefault(intent_id, entry)
-    for intent_id, entry in first.items():
+    first: dict[str, int] = {}
+    for begin in seen.begins:
+        if begin.channel is Channel.EMAIL:
+            first.setdefault(begin.intent_id, begin.at_ms)
+    for intent_id, at_ms in first.items():
         skips = seen.policy(intent_id).undispatched_email is UndispatchedEmail.SKIP_EMAIL
-        since = [b.at_ms for b in seen.begins if (b.intent_id, b.channel) == (intent_id, Channel.EMAIL)]
-        if skips and intent_id in claimed and min(since, default=0) > claimed[intent_id]:
-            yield f"{intent_id}: SMS claimed at {claimed[intent_id]}, first e-mail at {entry.at_ms}"
+        claimed = [d.now_ms for _, d in seen.decisions[intent_id] if _orders(d, Channel.SMS, first=True)]
+        if skips and claimed and at_ms > claimed[0]:
+            yield f"{intent_id}: SMS claimed at {claimed[0]}, first e-mail at {at_ms}"
 
 
 @safety("§5.6: closed never reopens and orders nothing; expired is never revived")
