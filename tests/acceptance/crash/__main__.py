@@ -27,7 +27,11 @@ def main() -> int:
     """Exit code as the product's commands have it."""
     parser = argparse.ArgumentParser(prog="python -m tests.acceptance.crash", description=__doc__)
     parser.add_argument("--runs", type=int, default=1, help="how often each happens")
-    parser.add_argument("--only", default="*", help="pattern over «process point SIGNAL» and outage names")
+    parser.add_argument(
+        "--only",
+        action="append",
+        help="pattern over «process point SIGNAL» and outages; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document instead of the table")
     parser.add_argument("--folder", type=Path, help="keep the stack and its logs here")
     given = parser.parse_args()
@@ -47,7 +51,7 @@ def _on(folder: Path, given: argparse.Namespace) -> int:
         here = (folder / run_id).resolve()
         with staged(stack, here, run_id=run_id, per_s=PER_S, say=say) as stage:
             say(f"logs of this run: {here}")
-            lines, proofs = _play(stage, runs=given.runs, only=given.only)
+            lines, proofs = _play(stage, runs=given.runs, only=given.only or ["*"])
             intents = len(stage.load.intents)
     finally:
         stack.stop(say)
@@ -59,11 +63,11 @@ def _on(folder: Path, given: argparse.Namespace) -> int:
     return OK if all(line.held == line.runs for line in lines) else DOES_NOT_HOLD
 
 
-def _play(stage: Stage, *, runs: int, only: str) -> tuple[list[Line], list[Proof]]:
+def _play(stage: Stage, *, runs: int, only: list[str]) -> tuple[list[Line], list[Proof]]:
     wanted = [
         (boundary, how)
         for boundary, how in everything()
-        if fnmatch.fnmatch(f"{boundary.process} {boundary.point} {how.value}", f"*{only}*")
+        if _asked(f"{boundary.process} {boundary.point} {how.value}", only)
     ]
     lines = {
         f"{b.process} {b.point} {how.value}": Line(f"{b.point}: {b.when}", b.process, how.value)
@@ -83,7 +87,7 @@ def _play(stage: Stage, *, runs: int, only: str) -> tuple[list[Line], list[Proof
                 line.next_decision_s.append(outcome.next_ms[name] / 1000)
     found = list(lines.values())
     for outage in outages.OUTAGES:
-        if not fnmatch.fnmatch(outage.name, f"*{only}*"):
+        if not _asked(outage.name, only):
             continue
         line = Line(outage.name, outage.process, outage.signal)
         found.append(line)
@@ -97,6 +101,10 @@ def _play(stage: Stage, *, runs: int, only: str) -> tuple[list[Line], list[Proof
             line.next_decision_s += ended.next_decision_s
             line.lag_zero_s += ended.lag_zero_s
     return found, proofs
+
+
+def _asked(name: str, only: list[str]) -> bool:
+    return any(fnmatch.fnmatch(name, f"*{pattern}*") for pattern in only)
 
 
 def _say_proofs(stage: Stage, proofs: list[Proof]) -> None:

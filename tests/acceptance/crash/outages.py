@@ -15,7 +15,7 @@ from compose.demo.proofs import Proof
 from sinks.kafka import admin
 from tests.acceptance.crash.stage import MEMBERS, Stage, enlist
 
-BEFORE_S = 4.0  # of load before it happens, so that all of it is in flight
+BEFORE_S = 8.0  # of load before it happens, so that all of it is in flight
 SHORT_S, LONG_S = (
     3.0,
     20.0,
@@ -87,23 +87,20 @@ def play(stage: Stage, outage: Outage) -> Ended:
 def _away(stage: Stage, outage: Outage) -> tuple[int, float | None]:
     """When it was back (ms) and how long everybody then took to catch up (s)."""
     server = stage.stack.broker if outage.process == "broker" else stage.stack.database
-    if outage.is_kill:
-        server.kill()
-    else:
-        server.stop()
+    stage.meanwhile(server.kill if outage.is_kill else server.stop, waits_for="its end")
     away_until = time.monotonic() + outage.away_s
     if outage.worker_dies:
         _step(stage, min(1.0, outage.away_s / 2))
         stage.world.fleet.kill("worker-1")
     _step(stage, away_until - time.monotonic())
-    server.start()
+    stage.meanwhile(server.start, waits_for="its return")
     return stage.watch.now_ms(), _to_zero(stage)
 
 
 def _to_zero(stage: Stage) -> float | None:
     """Load stops; seconds until nobody lags, None when that takes too long."""
     since = time.monotonic()
-    stage.load.pause()
+    stage.meanwhile(stage.load.pause, waits_for="the load to pause")
     reached = stage.step_until(stage.lag.is_zero, within_s=LAG_S, waits_for="zero lag", every_s=0.2)
     return time.monotonic() - since if reached else None
 

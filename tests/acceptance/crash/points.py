@@ -23,7 +23,8 @@ class Signal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """`nth`: at which pass of a process's life it happens, so that others are in flight before it."""
+    """`nth`: at which pass of a process's life it happens, so that others are in flight before it; later
+    where the first passes only write positions of topics that hold nothing yet."""
 
     process: str
     point: str
@@ -47,15 +48,15 @@ BOUNDARIES: tuple[Boundary, ...] = (
     Boundary("dispatcher", "after_result", "result committed, attempt not published"),
     Boundary("dispatcher", "before_publish", "directly before the attempt is published"),
     Boundary("dispatcher", "after_publish", "attempt acknowledged, offset not committed"),
-    Boundary("dispatcher", "in_facts", "who is done written, not committed"),
-    Boundary("dispatcher", "after_facts", "who is done committed"),
+    Boundary("dispatcher", "in_facts", "who is done written, not committed", 12),
+    Boundary("dispatcher", "after_facts", "who is done committed", 12),
     Boundary("poller", "before_call", "order read, provider not asked"),
     Boundary("poller", "after_call", "provider has answered, nobody knows"),
     Boundary("poller", "before_publish", "observation not published"),
     Boundary("poller", "after_publish", "observation acknowledged, offset not committed"),
-    Boundary("auditor", "before_write", "batch read, no transaction"),
-    Boundary("auditor", "in_write", "rows and positions written, not committed"),
-    Boundary("auditor", "after_write", "rows and positions committed"),
+    Boundary("auditor", "before_write", "batch read, no transaction", 12),
+    Boundary("auditor", "in_write", "rows and positions written, not committed", 12),
+    Boundary("auditor", "after_write", "rows and positions committed", 12),
 )
 
 POINTS: dict[str, frozenset[str]] = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,7 +99,7 @@ class Stage:
 
     def settle(self, strikes: list[Strike], unreached: list[str], started: float) -> Outcome:
         """Stop the load, wait until every intent is closed and nobody lags, then prove."""
-        self.load.pause()
+        self.meanwhile(self.load.pause, waits_for="the load to pause")
         self.step_until(
             lambda: not self.open_intents() and not self.load.is_owing, within_s=SETTLE_S, waits_for="the end"
         )
@@ -116,6 +117,13 @@ class Stage:
 
     def open_intents(self) -> list[str]:
         return [intent_id for intent_id in self.load.intents if intent_id not in self.watch.closed]
+
+    def meanwhile(self, call: Callable[[], object], *, waits_for: str) -> None:
+        """Make a slow call in another thread and keep the crew going. Raises what the call raises."""
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(call)
+            self.step_until(future.done, within_s=SETTLE_S, waits_for=waits_for)
+            future.result()
 
     def step_until(
         self, is_done: Callable[[], bool], *, within_s: float, waits_for: str, every_s: float = 0.0
