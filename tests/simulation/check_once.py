@@ -152,24 +152,30 @@ def nothing_after_suppression(seen: Seen) -> Found:
                 yield f"{claim.intent_id}: suppressed at {at_ms}, claimed at {claim.at_ms}"
 
 
-@safety("§5.6: what went out although the intent was over is listed as an overlap")
+@safety("§5.6: what was in flight when an intent was completed or withdrawn, and went out, is an overlap")
 def overlaps_are_listed(seen: Seen) -> Found:
     for entry in seen.new_messages:
         intent_id, channel = seen.place_of(entry)
         chain = seen.decisions[intent_id]
         closed = next((d for _, d in chain if d.closed is not None), None)
-        if closed is None or closed.now_ms >= entry.at_ms or closed.closed is CloseKind.EXPIRED:
+        if closed is None or closed.closed not in (CloseKind.COMPLETED, CloseKind.CANCELLED):
             continue
+        told_ms = _told_ms(seen, intent_id, channel)
         listed = any(Reason.OVERLAP in (d.reason, *d.notes) for _, d in chain)
-        if not listed and _was_told(seen, intent_id, channel):
-            yield f"{intent_id} {channel.value}: closed at {closed.now_ms}, went out at {entry.at_ms}"
+        if told_ms is not None and told_ms > closed.now_ms and not listed:
+            yield f"{intent_id} {channel.value}: closed at {closed.now_ms}, told to be out at {told_ms}"
 
 
-def _was_told(seen: Seen, intent_id: str, channel: Channel) -> bool:
-    """Whether an attempt that says it went out was read while the intent was remembered."""
-    row = seen.world.asked[intent_id]
-    return any(
-        a.intent_id == intent_id and a.channel is channel and a.state is AttemptState.ACCEPTED
-        and m.timestamp_ms < row.expiry_ms
-        for m, a in seen.attempts
-    )  # fmt: skip
+def _told_ms(seen: Seen, intent_id: str, channel: Channel) -> int | None:
+    """When the log first said that it went out, while the intent was remembered."""
+    place, expiry_ms = (intent_id, channel), seen.world.asked[intent_id].expiry_ms
+    return min(
+        (
+            m.timestamp_ms
+            for m, a in seen.attempts
+            if (a.intent_id, a.channel) == place
+            and a.state is AttemptState.ACCEPTED
+            and m.timestamp_ms < expiry_ms
+        ),
+        default=None,
+    )
