@@ -14,7 +14,7 @@ from streams.core import invariants
 from tests.simulation.faults import GENTLE_EVERY, Options
 from tests.simulation.run import judge
 
-SEEDS_MAX = 25
+WORLDS_MAX = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,15 @@ class Plant:
     checkers: tuple[str, ...]
     plant: Callable[[], Any]
     gentle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Who saw a plant, in which world, after how many."""
+
+    checker: str
+    seed: int
+    worlds: int
 
 
 PLANTS: list[Plant] = []
@@ -56,13 +65,23 @@ def unchecked() -> Iterator[None]:
         yield
 
 
-def until_found(plant: Plant, seeds_max: int = SEEDS_MAX) -> tuple[int, str] | None:
-    """How many worlds it took and which of its checkers saw it; None: nobody did."""
-    for count in range(1, seeds_max + 1):
-        seed = count * GENTLE_EVERY if plant.gentle else count + count // GENTLE_EVERY
+def until_found(plant: Plant, *, first: int | None = None, worlds_max: int = WORLDS_MAX) -> Found | None:
+    """The seed in which one of its checkers sees it, and after how many worlds; None: nobody does.
+
+    `first` is tried before all others: where it was seen the last time.
+    """
+    for count, seed in enumerate(_seeds(plant, first, worlds_max), 1):
         with plant.plant():
             verdict = judge(Options.drawn(seed))
         for name, _, _ in verdict.broken:
             if name in plant.checkers:
-                return count, name
+                return Found(name, seed, count)
     return None
+
+
+def _seeds(plant: Plant, first: int | None, worlds_max: int) -> Iterator[int]:
+    if first is not None:
+        yield first
+    for count in range(1, worlds_max + 1):
+        # Every tenth world is a gentle one.
+        yield count * GENTLE_EVERY if plant.gentle else count + count // GENTLE_EVERY

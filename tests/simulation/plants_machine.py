@@ -255,3 +255,15 @@ def parked_facts_never_taken_up() -> Iterator[None]:
 
     with unchecked(), patched(worker_processor, "steps", steps):
         yield
+
+
+@sees("polls_are_bounded")
+def look_ups_without_budget_or_pause() -> Iterator[None]:
+    before = core_facts._answered
+
+    def answered(made: Any, track: Any, seen: Any) -> None:
+        before(made, track, seen)
+        track.budget_spent, track.stage_answers = False, 0
+
+    with patched(core_facts, "_answered", answered), patched(acts, "poll_delay_ms", lambda *_, **__: 20):
+        yield
