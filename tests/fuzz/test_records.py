@@ -120,7 +120,9 @@ def cases(draw: st.DrawFn) -> bytes:
         case "changed":
             return records.joined(kind, key, hostile.as_json(draw(hostile.changed(json.loads(value)))))
         case "elsewhere":
-            return records.joined(draw(KEYS), draw(st.sampled_from([key, b"\xff", b"x" * 300])), value)
+            return records.joined(
+                draw(KEYS), draw(st.sampled_from([key, b"\xff", b"x" * 300, records.CANARY.encode()])), value
+            )
     return records.joined(kind, key, draw(st.sampled_from([value, None])))
 
 
