@@ -48,15 +48,15 @@ BOUNDARIES: tuple[Boundary, ...] = (
     Boundary("dispatcher", "after_result", "result committed, attempt not published"),
     Boundary("dispatcher", "before_publish", "directly before the attempt is published"),
     Boundary("dispatcher", "after_publish", "attempt acknowledged, offset not committed"),
-    Boundary("dispatcher", "in_facts", "who is done written, not committed", 12),
-    Boundary("dispatcher", "after_facts", "who is done committed", 12),
+    Boundary("dispatcher", "in_facts", "who is done written, not committed", 6),
+    Boundary("dispatcher", "after_facts", "who is done committed", 6),
     Boundary("poller", "before_call", "order read, provider not asked"),
     Boundary("poller", "after_call", "provider has answered, nobody knows"),
     Boundary("poller", "before_publish", "observation not published"),
     Boundary("poller", "after_publish", "observation acknowledged, offset not committed"),
-    Boundary("auditor", "before_write", "batch read, no transaction", 12),
-    Boundary("auditor", "in_write", "rows and positions written, not committed", 12),
-    Boundary("auditor", "after_write", "rows and positions committed", 12),
+    Boundary("auditor", "before_write", "batch read, no transaction", 6),
+    Boundary("auditor", "in_write", "rows and positions written, not committed", 6),
+    Boundary("auditor", "after_write", "rows and positions committed", 6),
 )
 
 POINTS: dict[str, frozenset[str]] = {

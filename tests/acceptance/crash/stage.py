@@ -27,7 +27,7 @@ from tests.acceptance.crash.watch import Lag, Watch
 
 STEP_S = 0.05
 TELL_S = 5.0
-STRIKE_S = 45.0  # per strike of the longest plan: start, rebalance, the pass itself, the freeze
+STRIKE_S = 60.0  # per strike of the longest plan: start, rebalance, the pass itself, the freeze
 SETTLE_S = 150.0  # last expiry 18 s, late evidence 4 s, and a machine ten times slower than an idle one
 EXTRA = {"BACKSTOP_LEASE_MS": "4000", "BACKSTOP_WORKER_SLOT": "unused"}
 # SIGSTOP freezes every thread: with one order at a time the frozen one is the one at the point, and no
