@@ -10,14 +10,8 @@ from tests.builders import T0
 
 
 def _with(why: str) -> Instruction:
-    return Instruction(
-        instruction_id="ins-1",
-        intent_id="int-0001-test",
-        action=InstructionAction.COMPLETE,
-        operator="ada",
-        why=why,
-        at_ms=T0,
-    )
+    fields = {"intent_id": "int-0001-test", "action": InstructionAction.COMPLETE, "operator": "ada"}
+    return Instruction.model_validate({"instruction_id": "ins-1", "why": why, "at_ms": T0} | fields)
 
 
 @pytest.mark.parametrize(
