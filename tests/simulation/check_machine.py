@@ -121,8 +121,14 @@ def not_found_counts_late(seen: Seen) -> Found:
 @safety("§5.5: an e-mail that never left is not sent once the SMS is claimed, unless the policy extends")
 def skipped_email_stays_skipped(seen: Seen) -> Found:
     first: dict[str, int] = {}
+    # An e-mail ordered after the deadline was ordered in full knowledge of it (case F31 a).
+    late = {
+        d.intent_id
+        for _, d in seen.dispatches
+        if d.channel is Channel.EMAIL and d.submission_no == 1 and d.ordered_at_ms >= d.deadline_ms
+    }
     for begin in seen.begins:
-        if begin.channel is Channel.EMAIL:
+        if begin.channel is Channel.EMAIL and begin.intent_id not in late:
             first.setdefault(begin.intent_id, begin.at_ms)
     for intent_id, at_ms in first.items():
         skips = seen.policy(intent_id).undispatched_email is UndispatchedEmail.SKIP_EMAIL
@@ -252,14 +258,17 @@ def chains_are_whole(seen: Seen) -> Found:
 
 @safety("§5.9: the fold of the decisions gives the state: phase and end are those of the last decision")
 def decisions_fold_to_the_state(seen: Seen) -> Found:
-    for intent_id, state in seen.states.items():
-        chain = seen.decisions.get(intent_id)
-        if not state.request_digest or not chain:
+    for intent_id, chain in seen.decisions.items():
+        ordered = [d for _, d in sorted(chain, key=lambda pair: pair[0].offset)]
+        for before, after in pairwise(ordered):
+            if after.seq == before.seq + 1 and after.prior_phase is not before.next_phase:
+                yield f"{after.decision_id} begins in {after.prior_phase}, after {before.next_phase}"
+        state = seen.states.get(intent_id)
+        if state is None or not state.request_digest:
             continue
-        last = max(chain, key=lambda pair: pair[0].offset)[1]
-        ended = next((d.closed for _, d in reversed(chain) if d.closed is not None), None)
-        if state.phase is not last.next_phase or (state.closed is not None) != (ended is not None):
-            yield f"{intent_id}: state {state.phase.value}, last decision {last.next_phase}"
+        is_closed = any(d.closed is not None for d in ordered)
+        if state.phase is not ordered[-1].next_phase or (state.closed is not None) != is_closed:
+            yield f"{intent_id}: state {state.phase.value}, last decision {ordered[-1].next_phase}"
 
 
 @safety("§5.9: replaying an intent's inputs in the order of its chain gives the same bytes")

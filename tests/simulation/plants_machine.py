@@ -233,14 +233,15 @@ def deadline_forgotten() -> Iterator[None]:
 
 @sees("decisions_fold_to_the_state", "phases_follow_the_table")
 def phase_moves_without_a_decision() -> Iterator[None]:
-    before = draft.Draft.remembered
+    before = draft.Draft.decided
 
-    def remembered(self: Any, fate: Any) -> Any:
-        if self.state.phase is Phase.EMAIL_PENDING and self.state.request_digest:
-            self.state.phase = TABLE[Phase.EMAIL_PENDING, Move.EMAIL_DELIVERED]
-        return before(self, fate)
+    def decided(self: Any) -> Any:
+        found = before(self)
+        if found.state.phase is Phase.EMAIL_PENDING:
+            found.state.phase = TABLE[Phase.EMAIL_PENDING, Move.EMAIL_DELIVERED]
+        return found
 
-    with unchecked(), patched(draft.Draft, "remembered", remembered):
+    with unchecked(), patched(draft.Draft, "decided", decided):
         yield
 
 
