@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -180,21 +180,20 @@ def staged(stack: Stack, here: Path, *, run_id: str, per_s: float, say: Say) -> 
     )
     crew = Crew(fleet, here)
     stage = Stage(stack, settings, world, crew, load, watch, Lag(world), port, say)
-    try:
+    with ExitStack() as ending:  # each of these, whatever the one before it raises
+        ending.callback(database.close)
+        ending.callback(fleet.stop)
         token = str(here / "keys" / "simulator.token")
         fleet.add("simulator", "simulator", "--port", str(port), "--token-file", token)
         for process, (frozen, killed, steady) in MEMBERS.items():
             for number in range(frozen + killed + steady):
                 enlist(crew, process, number, frozen=number < frozen)
         watch.start()
+        ending.callback(watch.stop)
         load.start()
+        ending.callback(load.stop)
         stage.step_until(lambda: not is_free(port), within_s=SETTLE_S, waits_for="the simulator")
         yield stage
-    finally:
-        load.stop()
-        watch.stop()
-        fleet.stop()
-        database.close()
 
 
 def enlist(crew: Crew, process: str, number: int, *, frozen: bool = False) -> str:
