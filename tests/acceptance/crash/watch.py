@@ -88,12 +88,13 @@ class Lag:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._admin = AdminClient({"bootstrap.servers": world.bootstrap, "log_level": 0})
 
     def of_group(self, name: str, kinds: tuple[TopicKind, ...]) -> int:
         """Records at or after what the group has committed; transaction markers are no records."""
         group = f"{self._world.names.prefix}{name}"
-        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        # A client from before a broker was killed was seen to get no answer about groups for minutes.
+        admin = AdminClient({"bootstrap.servers": self._world.bootstrap, "log_level": 0})
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
         found = asked[group].result(ASK_S)
         committed = {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions}
         return sum(
