@@ -28,10 +28,16 @@ def every_intent_settles(seen: Seen) -> Found:
 
 @liveness("§4: parked is 0 at rest, apart from facts whose intent never came")
 def nothing_stays_parked(seen: Seen) -> Found:
+    waiting = 0
     for intent_id, state in seen.states.items():
         was_forgotten = any(d.closed is not None for _, d in seen.decisions.get(intent_id, ()))
-        if not state.request_digest and intent_id in seen.requests and not was_forgotten:
+        if state.request_digest:
+            continue
+        waiting += len(state.early)
+        if intent_id in seen.requests and not was_forgotten:
             yield f"{intent_id}: {len(state.early)} facts wait for an intent that is there"
+    if seen.counters["parked"] != waiting:
+        yield f"{seen.counters['parked']} facts are counted as parked, {waiting} are there"
 
 
 @liveness("§4: every input is read and accounted for")

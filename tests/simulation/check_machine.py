@@ -15,6 +15,7 @@ from schemas.decision import CloseKind, Decision, OrderKind, Phase, Verdict
 from schemas.ids import Channel
 from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
 from schemas.observation import ProviderState
+from schemas.partitions import partition_for
 from schemas.policy import UndispatchedEmail
 from schemas.reasons import Reason
 from schemas.record import TopicKind
@@ -22,6 +23,7 @@ from streams.core.table import STEPS
 from tests.simulation.evidence import Seen
 from tests.simulation.process import FINE_MS
 from tests.simulation.sentences import Found, safety
+from tests.simulation.world import PARTITIONS
 
 # §5: the machine
 
@@ -167,6 +169,9 @@ def nothing_is_ordered_after_an_early_end(seen: Seen) -> Found:
     place: dict[str, int] = {}
     for position, (message, _) in enumerate(seen.world.processed):
         record = decode(seen.world.names.kind_of(message.topic), message.key, message.value)
+        at_home = message.key and message.partition == partition_for(message.key, PARTITIONS)
+        if not at_home:
+            continue  # it is sent home first
         if isinstance(record, IntentCompleted | IntentCancelled):
             place.setdefault(record.intent_id, position)
         elif isinstance(record, IntentRequested) and record.intent_id not in place:

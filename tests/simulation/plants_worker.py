@@ -14,7 +14,7 @@ from tests.simulation.worker import SimWorker
 # the worker and its transaction
 
 
-@sees("one_decision_per_input", "chains_are_whole", "replay_gives_the_same_bytes", "crash")
+@sees("one_decision_per_input", "chains_are_whole", "replay_gives_the_same_bytes")
 def changelog_outside_the_transaction() -> Iterator[None]:
     before = SimWorker._produce
 
@@ -28,17 +28,27 @@ def changelog_outside_the_transaction() -> Iterator[None]:
         yield
 
 
-@sees("one_decision_per_input", "chains_are_whole", "books_balance", "crash")
+@sees("one_decision_per_input", "chains_are_whole", "books_balance", "replay_gives_the_same_bytes")
 def ticks_during_a_rebalance() -> Iterator[None]:
-    """The lease is not ended by a revocation, and its timers are kept."""
+    """A revocation ends neither the lease nor the timers, and a transaction is not held to its generation."""
 
     def revoked(self: Any) -> None:
-        if not self._revoking:
-            self._revoking, self._assignment = True, None
-            self._revoking = False
-            self.group.join(self)
+        self._assignment = None
+        self.group.join(self)
 
-    with patched(SimWorker, "revoked", revoked):
+    def send_offsets(self: Any, pending: Any) -> None:
+        self.world.log.send_offsets(self.name, self._epoch, self.group.name, pending.offsets)
+
+    def submit(self: Any, step: Any, source: Any, number: int) -> None:
+        if source in self._positions:
+            before(self, step, source, number)
+
+    before = SimWorker._submit
+    with (
+        patched(SimWorker, "revoked", revoked),
+        patched(SimWorker, "_send_offsets", send_offsets),
+        patched(SimWorker, "_submit", submit),
+    ):
         yield
 
 

@@ -35,6 +35,9 @@ SLOW_PLOTS = {
     "turned": Plot(statuses=(Status(500, "deferred"), Status(30_000, "bounced", "mailbox_unknown"))),
     "odd": Plot(statuses=(Status(500, "on-its-way-to-somewhere"), Status(40_000, "delivered"))),
 }
+SHARED = 0  # the person several intents are for
+# What enters the suppression list, and what does not.
+UNWANTED_PLOTS = ("bounce", "invalid", "suppressed", "complaint", "latebounce", "delivered", "never")
 LINK = "https://app.example/reset?t=canary-"
 HOSTILE_KINDS = (
     TopicKind.INTENTS,
@@ -140,8 +143,9 @@ class Services:
     def _new(self, number: int, at_ms: int) -> NewIntent:
         dice = self.world.dice
         life = dice.of(f"person/{number}")
-        person = 0 if dice.falls("person.shared") else number
-        plot = dice.of(f"plot/{person}").choice(sorted(EMAIL_PLOTS) + sorted(SLOW_PLOTS) * 3)
+        person = SHARED if dice.falls("person.shared") else number
+        plots = UNWANTED_PLOTS if person == SHARED else sorted(EMAIL_PLOTS) + sorted(SLOW_PLOTS) * 3
+        plot = dice.of(f"plot/{person}").choice(plots)
         digits = dice.of(f"digits/{person}").randint(0, 899)
         policy = life.choice(sorted(self.world.policies))
         at = _instant(at_ms)
