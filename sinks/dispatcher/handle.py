@@ -39,6 +39,9 @@ from sinks.providers.base import Provider, Submission, SubmitResult
 
 log = logging.getLogger("backstop.dispatcher")
 
+# The clocks of log and database may each be 2 s from ours; an order is under way for far less than the rest.
+ORDER_FRESH_MS = 10_000
+
 
 class HandlerClock(Protocol):
     """`now_ms` may jump; `monotonic` (seconds) may not."""
@@ -214,10 +217,7 @@ class Dispatcher:
             claim_id=self._ports.new_id(),
             lease_ms=self._limits.lease_ms,
             call_timeout_ms=self._limits.call_timeout_ms,
-            # An order given after the deadline was decided in full knowledge of it.
-            asked_again_from_ms=order.deadline_ms
-            if order.unless_sms_claimed and order.ordered_at_ms < order.deadline_ms
-            else 0,
+            asked_again_from_ms=_asked_again_from_ms(order),
         )
 
     def _expired(self, order: Dispatch, verdict: Expired) -> Handled:
@@ -384,3 +384,15 @@ class Dispatcher:
 
 def _json(value: Mapping[str, object]) -> bytes:
     return orjson.dumps(value)
+
+
+def _asked_again_from_ms(order: Dispatch) -> int:
+    """From here on an e-mail that yields to the SMS is given back: the SMS may have been claimed meanwhile.
+
+    One ordered before the deadline: from the deadline on. One ordered after it knew of the deadline, and not
+    of the claims that followed: it is good for `ORDER_FRESH_MS`.
+    """
+    if not order.unless_sms_claimed:
+        return 0
+    is_late = order.ordered_at_ms >= order.deadline_ms
+    return order.ordered_at_ms + ORDER_FRESH_MS if is_late else order.deadline_ms

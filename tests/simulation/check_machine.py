@@ -19,6 +19,7 @@ from schemas.partitions import partition_for
 from schemas.policy import UndispatchedEmail
 from schemas.reasons import Reason
 from schemas.record import TopicKind
+from sinks.dispatcher.handle import ORDER_FRESH_MS
 from streams.core.table import STEPS
 from tests.simulation.evidence import Seen
 from tests.simulation.process import FINE_MS
@@ -123,14 +124,16 @@ def not_found_counts_late(seen: Seen) -> Found:
 @safety("§5.5: an e-mail that never left is not sent once the SMS is claimed, unless the policy extends")
 def skipped_email_stays_skipped(seen: Seen) -> Found:
     first: dict[str, int] = {}
-    # An e-mail ordered after the deadline was ordered in full knowledge of it (case F31 a).
+    # An e-mail ordered after the deadline was ordered in full knowledge of it (case F31 a), for a while.
     late = {
-        d.intent_id
+        (str(d.intent_id), d.submission_no): d.ordered_at_ms
         for _, d in seen.dispatches
-        if d.channel is Channel.EMAIL and d.submission_no == 1 and d.ordered_at_ms >= d.deadline_ms
+        if d.channel is Channel.EMAIL and d.ordered_at_ms >= d.deadline_ms
     }
     for begin in seen.begins:
-        if begin.channel is Channel.EMAIL and begin.intent_id not in late:
+        ordered_ms = late.get((begin.intent_id, begin.submission_no), 0)
+        is_fresh = begin.at_ms < ordered_ms + ORDER_FRESH_MS + seen.world.limits.lease_ms
+        if begin.channel is Channel.EMAIL and not is_fresh:
             first.setdefault(begin.intent_id, begin.at_ms)
     for intent_id, at_ms in first.items():
         skips = seen.policy(intent_id).undispatched_email is UndispatchedEmail.SKIP_EMAIL
@@ -240,9 +243,9 @@ def polls_are_bounded(seen: Seen) -> Found:
     for (intent_id, channel), numbers in told.items():
         policy = seen.policy(intent_id)
         poll = (policy.email if channel is Channel.EMAIL else policy.sms).poll
-        # An answer that came after its order was given up as lost is told, and not counted.
+        # Told and not counted: what came after its order was given up as lost, or after its stage was over.
         lost = sum(Reason.LOOKUP_LOST in (d.reason, *d.notes) for _, d in seen.decisions[intent_id])
-        if len(numbers) > STAGES[channel] * poll.answers_max + lost:
+        if len(numbers) > STAGES[channel] * (poll.answers_max + 1) + lost:
             yield f"{intent_id} {channel.value}: {len(numbers)} answers"
 
 

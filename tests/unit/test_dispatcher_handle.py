@@ -17,7 +17,7 @@ from schemas.ids import Channel
 from schemas.reasons import Reason
 from schemas.sealed import UnsealingKeys
 from sinks.dispatcher.claims_memory import MemoryClaims
-from sinks.dispatcher.handle import Dispatcher, Handled, Limits, Ports
+from sinks.dispatcher.handle import ORDER_FRESH_MS, Dispatcher, Handled, Limits, Ports
 from sinks.dispatcher.prepare import Preparer
 from sinks.postgres.pool import NOT_REACHED
 from sinks.providers.base import SubmitResult
@@ -494,3 +494,15 @@ def test_an_email_that_left_before_the_deadline_is_answered_from_its_row_after_i
 def test_a_policy_that_extends_sends_the_email_after_the_deadline(bench: Bench) -> None:
     bench.clock.on(70_000)
     assert bench.attempt(unless_sms_claimed=False).state is AttemptState.ACCEPTED
+
+
+def test_an_email_ordered_after_the_deadline_is_good_for_a_while_and_then_given_back(bench: Bench) -> None:
+    """It knew of the deadline, and not of the SMS that was claimed while it waited."""
+    late = T0 + 70_000
+    bench.clock.on(70_500)
+    assert bench.attempt(ordered_at_ms=late).state is AttemptState.ACCEPTED
+    bench = Bench()
+    bench.clock.on(70_000 + ORDER_FRESH_MS)
+    found = bench.attempt(ordered_at_ms=late)
+    assert (found.state, found.reason) == (AttemptState.HELD, Reason.EMAIL_SKIPPED)
+    assert not bench.mail.submitted
