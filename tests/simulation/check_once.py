@@ -11,6 +11,7 @@ from compose.simulator.ledger import Entry
 from schemas.attempt import AttemptState
 from schemas.decision import CloseKind, Phase
 from schemas.ids import Channel
+from schemas.observation import LookupAnswer
 from schemas.policy import WhenUnsure
 from schemas.reasons import Reason
 from tests.simulation.evidence import Seen
@@ -68,12 +69,19 @@ def numbers_are_ordered_once(seen: Seen) -> Found:
 
 
 def _is_residue(seen: Seen, entry: Entry) -> bool:
-    """Frozen between its last check and its first byte for longer than its lease: said openly."""
-    limits = seen.world.limits
-    intent_id, channel = seen.place_of(entry)
-    before = [b.at_ms for b in seen.begins
-              if (b.intent_id, b.channel) == (intent_id, channel) and b.at_ms <= entry.at_ms]  # fmt: skip
-    return bool(before) and entry.at_ms - max(before) > limits.lease_ms + TOO_LATE_MS[1]
+    """Frozen between its last check and its first byte for longer than its lease: said openly.
+
+    Each first byte that was allowed is matched with the arrival that follows it within a lease; an arrival
+    that is left over belongs to one that was allowed long before.
+    """
+    place, limit_ms = seen.place_of(entry), seen.world.limits.lease_ms + TOO_LATE_MS[1]
+    arrivals = sorted(e.at_ms for e in seen.submissions if seen.place_of(e) == place)
+    begins = sorted((b.at_ms for b in seen.begins if (b.intent_id, b.channel) == place), reverse=True)
+    for begun_ms in begins:
+        follows = [at_ms for at_ms in arrivals if begun_ms <= at_ms <= begun_ms + limit_ms]
+        if follows:
+            arrivals.remove(follows[0])
+    return entry.at_ms in arrivals
 
 
 @safety("§10: at most one logical submission per (intent, channel)")
@@ -167,15 +175,19 @@ def overlaps_are_listed(seen: Seen) -> Found:
 
 
 def _told_ms(seen: Seen, intent_id: str, channel: Channel) -> int | None:
-    """When the log first said that it went out, while the intent was remembered."""
+    """When the dispatcher first said that it went out while the intent was remembered. None when a look-up
+    had said so before: then it was known, and in flight no more."""
     place, expiry_ms = (intent_id, channel), seen.world.asked[intent_id].expiry_ms
-    return min(
-        (
-            m.timestamp_ms
-            for m, a in seen.attempts
-            if (a.intent_id, a.channel) == place
-            and a.state is AttemptState.ACCEPTED
-            and m.timestamp_ms < expiry_ms
-        ),
-        default=None,
-    )
+    told = [
+        m.timestamp_ms
+        for m, a in seen.attempts
+        if (a.intent_id, a.channel) == place and a.state is AttemptState.ACCEPTED
+    ]
+    looked = [
+        m.timestamp_ms
+        for m, o in seen.observations
+        if (o.intent_id, o.channel) == place and o.answer is LookupAnswer.ANSWERED
+    ]
+    first_ms = min(told, default=expiry_ms)
+    known = first_ms >= expiry_ms or min(looked, default=expiry_ms) < first_ms
+    return None if known else first_ms
