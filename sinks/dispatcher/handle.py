@@ -33,14 +33,12 @@ from sinks.dispatcher.rules import (
     RowAnswer,
     Stored,
     Verdict,
+    asked_again_from_ms,
 )
 from sinks.postgres.pool import NOT_REACHED
 from sinks.providers.base import Provider, Submission, SubmitResult
 
 log = logging.getLogger("backstop.dispatcher")
-
-# The clocks of log and database may each be 2 s from ours; an order is under way for far less than the rest.
-ORDER_FRESH_MS = 10_000
 
 
 class HandlerClock(Protocol):
@@ -181,7 +179,7 @@ class Dispatcher:
         self._ports.fault("after_claim")
         match verdict:
             case Grant():
-                return self._submit(order, prepared, request, ttl_ms=verdict.ttl_ms, started=started)
+                return self._submit(order, prepared, request, grant=verdict, started=started)
             case Refuse():
                 return Handled(attempts=[self._attempt(order, AttemptState.REFUSED, reason=verdict.reason)])
             case GiveBack():
@@ -217,7 +215,7 @@ class Dispatcher:
             claim_id=self._ports.new_id(),
             lease_ms=self._limits.lease_ms,
             call_timeout_ms=self._limits.call_timeout_ms,
-            asked_again_from_ms=_asked_again_from_ms(order),
+            asked_again_from_ms=asked_again_from_ms(order),
         )
 
     def _expired(self, order: Dispatch, verdict: Expired) -> Handled:
@@ -236,7 +234,7 @@ class Dispatcher:
     # the submission
 
     def _submit(
-        self, order: Dispatch, prepared: Prepared, request: ClaimRequest, *, ttl_ms: int, started: float
+        self, order: Dispatch, prepared: Prepared, request: ClaimRequest, *, grant: Grant, started: float
     ) -> Handled:
         ports, limits = self._ports, self._limits
         stopped = self._last_check(order, started)
@@ -252,8 +250,10 @@ class Dispatcher:
             stopped = self._last_check(order, started)
         if stopped is not None:
             return self._stopped(order, request, stopped)
+        if self._was_overtaken(request, grant):
+            return self._stopped(order, request, Reason.EMAIL_SKIPPED, is_held=True)
         ports.fault("before_call")
-        result = self._call(order, prepared.submission(order.dispatch_key, ttl_ms=ttl_ms))
+        result = self._call(order, prepared.submission(order.dispatch_key, ttl_ms=grant.ttl_ms))
         ports.fault("after_call")
         attempt = self._attempt(
             order,
@@ -288,9 +288,17 @@ class Dispatcher:
             return Reason.LEASE_LOST
         return Reason.CONTROL_PAUSED if self._paused(order) else None
 
-    def _stopped(self, order: Dispatch, request: ClaimRequest, reason: Reason) -> Handled:
-        """Claimed, and then not sent: the row says so, and the machine may order again if it was ours."""
-        ours = reason.reason_class is ReasonClass.OURS
+    def _was_overtaken(self, request: ClaimRequest, grant: Grant) -> bool:
+        """Whether the time at which the claim would have given the order back has passed since."""
+        from_ms = request.asked_again_from_ms
+        return bool(from_ms) and not grant.may_have_left and self._ports.clock.now_ms() >= from_ms
+
+    def _stopped(
+        self, order: Dispatch, request: ClaimRequest, reason: Reason, *, is_held: bool = False
+    ) -> Handled:
+        """Claimed, and then not sent: the row says so, and the machine may order again if it was ours, or if
+        it is asked again."""
+        ours = is_held or reason.reason_class is ReasonClass.OURS
         attempt = self._attempt(
             order,
             AttemptState.HELD if ours else AttemptState.REFUSED,
@@ -384,15 +392,3 @@ class Dispatcher:
 
 def _json(value: Mapping[str, object]) -> bytes:
     return orjson.dumps(value)
-
-
-def _asked_again_from_ms(order: Dispatch) -> int:
-    """From here on an e-mail that yields to the SMS is given back: the SMS may have been claimed meanwhile.
-
-    One ordered before the deadline: from the deadline on. One ordered after it knew of the deadline, and not
-    of the claims that followed: it is good for `ORDER_FRESH_MS`.
-    """
-    if not order.unless_sms_claimed:
-        return 0
-    is_late = order.ordered_at_ms >= order.deadline_ms
-    return order.ordered_at_ms + ORDER_FRESH_MS if is_late else order.deadline_ms

@@ -30,9 +30,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from schemas.dispatch import Dispatch
 from schemas.ids import Channel
 from schemas.reasons import Reason, reason_of
 
+# The clocks of log and database may each be 2 s from ours; an order is under way for far less than the rest.
+ORDER_FRESH_MS = 10_000
 AGAIN = frozenset({"unknown", "not_accepted", "held"})
 
 
@@ -210,3 +213,15 @@ def _refusal(request: ClaimRequest, facts: Facts, *, may_have_left: bool) -> Rea
     if request.unless_sms_claimed and facts.sms_claimed and not may_have_left:
         return Reason.EMAIL_SKIPPED
     return None
+
+
+def asked_again_from_ms(order: Dispatch) -> int:
+    """From here on an e-mail that yields to the SMS is given back: the SMS may have been claimed meanwhile.
+
+    One ordered before the deadline: from the deadline on. One ordered after it knew of the deadline, and not
+    of the claims that followed: it is good for `ORDER_FRESH_MS`. 0: never.
+    """
+    if not order.unless_sms_claimed:
+        return 0
+    is_late = order.ordered_at_ms >= order.deadline_ms
+    return order.ordered_at_ms + ORDER_FRESH_MS if is_late else order.deadline_ms

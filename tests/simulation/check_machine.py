@@ -19,7 +19,7 @@ from schemas.partitions import partition_for
 from schemas.policy import UndispatchedEmail
 from schemas.reasons import Reason
 from schemas.record import TopicKind
-from sinks.dispatcher.handle import ORDER_FRESH_MS
+from sinks.dispatcher.rules import ORDER_FRESH_MS
 from streams.core.table import STEPS
 from tests.simulation.evidence import Seen
 from tests.simulation.process import FINE_MS
@@ -130,10 +130,11 @@ def skipped_email_stays_skipped(seen: Seen) -> Found:
         for _, d in seen.dispatches
         if d.channel is Channel.EMAIL and d.ordered_at_ms >= d.deadline_ms
     }
+    left = {seen.place_of(e)[0] for e in seen.submissions if seen.place_of(e)[1] is Channel.EMAIL}
     for begin in seen.begins:
         ordered_ms = late.get((begin.intent_id, begin.submission_no), 0)
         is_fresh = begin.at_ms < ordered_ms + ORDER_FRESH_MS + seen.world.limits.lease_ms
-        if begin.channel is Channel.EMAIL and not is_fresh:
+        if begin.channel is Channel.EMAIL and begin.intent_id in left and not is_fresh:
             first.setdefault(begin.intent_id, begin.at_ms)
     for intent_id, at_ms in first.items():
         skips = seen.policy(intent_id).undispatched_email is UndispatchedEmail.SKIP_EMAIL

@@ -17,8 +17,9 @@ from schemas.ids import Channel
 from schemas.reasons import Reason
 from schemas.sealed import UnsealingKeys
 from sinks.dispatcher.claims_memory import MemoryClaims
-from sinks.dispatcher.handle import ORDER_FRESH_MS, Dispatcher, Handled, Limits, Ports
+from sinks.dispatcher.handle import Dispatcher, Handled, Limits, Ports
 from sinks.dispatcher.prepare import Preparer
+from sinks.dispatcher.rules import ORDER_FRESH_MS
 from sinks.postgres.pool import NOT_REACHED
 from sinks.providers.base import SubmitResult
 from tests.builders import T0
@@ -504,5 +505,20 @@ def test_an_email_ordered_after_the_deadline_is_good_for_a_while_and_then_given_
     bench = Bench()
     bench.clock.on(70_000 + ORDER_FRESH_MS)
     found = bench.attempt(ordered_at_ms=late)
+    assert (found.state, found.reason) == (AttemptState.HELD, Reason.EMAIL_SKIPPED)
+    assert not bench.mail.submitted
+
+
+def test_an_email_claimed_before_the_deadline_and_held_up_over_it_is_given_back(bench: Bench) -> None:
+    begin = bench.claims.begin
+
+    def slow(claim_id: str) -> int | None:
+        found = begin(claim_id)
+        bench.clock.on(10_000)  # frozen over the deadline
+        return found
+
+    bench.clock.on(55_000)
+    bench.claims.begin = slow  # type: ignore[method-assign]
+    found = bench.attempt()
     assert (found.state, found.reason) == (AttemptState.HELD, Reason.EMAIL_SKIPPED)
     assert not bench.mail.submitted
