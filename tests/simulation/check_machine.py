@@ -116,7 +116,11 @@ def not_found_counts_late(seen: Seen) -> Found:
             if Reason.NOT_FOUND not in (d.reason, *d.notes) or evidence is None:
                 continue
             place = (intent_id, evidence.channel, evidence.submission_no)
-            begun = [b.at_ms for b in seen.begins if (b.intent_id, b.channel, b.submission_no) == place]
+            begun = [
+                b.at_ms
+                for b in seen.begins
+                if (b.intent_id, b.channel, b.submission_no) == place and b.at_ms <= message.timestamp_ms
+            ]
             if begun and message.timestamp_ms < max(begun) + seen.world.limits.lease_ms:
                 yield f"{intent_id}: begun at {max(begun)}, counted at {message.timestamp_ms}"
 
