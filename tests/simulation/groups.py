@@ -106,11 +106,15 @@ class Group:
         self._is_balancing = False
         self.generation += 1
         self._seats = {key: seat for key, seat in self._seats.items() if seat.has_rejoined}
-        members = [self._seats[key].member for key in sorted(self._seats)]
         for seat in self._seats.values():
             seat.has_rejoined = False
-        for member, places in zip(members, share(self._topics, len(members)), strict=True):
-            member.assigned(self.generation, places)
+        shares = share(self._topics, len(self._seats))
+        for (name, life), places in zip(sorted(self._seats), shares, strict=True):
+            member = self._seats[name, life].member
+            if (
+                member.life == life
+            ):  # else it died after it had joined: its share waits for the session to end
+                member.assigned(self.generation, places)
 
 
 def share(topics: dict[str, int], members: int) -> Sequence[list[Place]]:
