@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from compose.clock import SystemClock, random_id
 from schemas.record import TopicKind
 from streams.worker.accounting import FATES
-from tests.benchmarks import load, plain_loop, stock_faust
+from tests.benchmarks import bare_engine, load, plain_loop, stock_faust
 from tests.benchmarks.machine import LOADED
 from tests.benchmarks.measure import Recovery, Runner, Throughput, recovery, throughput
 from tests.integration.workers import Deployment
@@ -29,6 +29,7 @@ PREFIX_CHARS = 10
 WORKER = ["compose.cli", "worker"]
 STOCK = ["tests.benchmarks.stock_faust"]
 PLAIN = ["tests.benchmarks.plain_loop"]
+BARE = ["tests.benchmarks.bare_engine"]
 
 READY = r"worker ready: .*\[0, 1, 2, 3\]"  # all partitions, and what they hold, are back
 
@@ -61,11 +62,15 @@ class Arena(Deployment):
     def __init__(self, bootstrap: str, folder: Path) -> None:
         folder.mkdir()
         super().__init__(bootstrap, f"b{random_id()[:PREFIX_CHARS]}.", folder, partitions=PARTITIONS)
-        changelog = NewTopic(
-            stock_faust.changelog_of(self.names.prefix), PARTITIONS, 1, config={"cleanup.policy": "compact"}
-        )
+        changelogs = [
+            NewTopic(name, PARTITIONS, 1, config={"cleanup.policy": "compact"})
+            for name in (
+                stock_faust.changelog_of(self.names.prefix),
+                f"{bare_engine.app_id_of(self.names.prefix)}-{bare_engine.TABLE}-changelog",
+            )
+        ]
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-        for created in admin.create_topics([changelog]).values():
+        for created in admin.create_topics(changelogs).values():
             created.result(TOPIC_S)
 
     @property
@@ -111,6 +116,7 @@ class Race:
     worker: Throughput
     stock: Throughput
     plain: Throughput
+    engine: Throughput
     books: Books
 
 
@@ -124,13 +130,15 @@ def race(bootstrap: str, folder: Path, *, records: int, intents: int, stock_reco
     books = arena.books()
     say("a plain loop")
     plain = arena.measure(PLAIN, plain_loop.group_of(arena.names.prefix), records)
+    say("the engine with a step of the prototype's size")
+    engine = arena.measure(BARE, bare_engine.app_id_of(arena.names.prefix), records)
     if stock_records < records:
         say(f"loading {stock_records} records for stock Faust")
         arena = Arena(bootstrap, folder / "race-stock")
         arena.preload(stock_records, max(1, intents * stock_records // records))
     say("stock Faust")
     stock = arena.measure(STOCK, stock_faust.group_of(arena.names.prefix), stock_records)
-    return Race(worker, stock, plain, books)
+    return Race(worker, stock, plain, engine, books)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ GUARANTEES = {
     "worker": "exactly once; timers, dispatches, counters",
     "stock": "at least once; state and decision only",
     "plain": "none; state and decision only",
+    "engine": "exactly once; a step of a few µs instead of the machine",
 }
 
 
@@ -50,7 +51,7 @@ def ratios(race: Race) -> dict[str, float | None]:
     """The worker's rate over the others'; the others' CPU per record over the worker's."""
     return {
         f"{what}_{name}": _over(mine, theirs)
-        for name, other in (("stock", race.stock), ("plain", race.plain))
+        for name, other in (("stock", race.stock), ("plain", race.plain), ("engine", race.engine))
         for what, mine, theirs in (
             ("rate_to", race.worker.records_per_s, other.records_per_s),
             ("cpu_saved_to", other.cpu_us_per_record, race.worker.cpu_us_per_record),
