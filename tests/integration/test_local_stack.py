@@ -36,6 +36,7 @@ from pathlib import Path
 from compose.local.stack import Stack
 stack = Stack(Path(sys.argv[1]))
 stack.start()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is born ignoring it
 print("ready", flush=True)
 signal.pause()
 """
