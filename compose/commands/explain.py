@@ -40,7 +40,8 @@ def explain(
         rows = _rows(settings, intent_id, why)
     else:  # the local stack has stopped: its database alone is enough
         with local_database(folder) as dsn:
-            rows = _rows(settings.model_copy(update={"postgres": SecretStr(dsn)}), intent_id, why)
+            local = settings.model_copy(update={"postgres": SecretStr(dsn)})
+            rows = _rows(local, intent_id, why, is_local=True)
     found = story.tell(intent_id, rows)
     if as_json:
         show_json(story.as_dict(found))
@@ -48,10 +49,12 @@ def explain(
         typer.echo(story.render(found))
 
 
-def _rows(settings: Settings, intent_id: str, why: str) -> list[dict[str, Any]]:
+def _rows(settings: Settings, intent_id: str, why: str, *, is_local: bool = False) -> list[dict[str, Any]]:
     database = wiring.guard(settings, size_max=1)
     try:
         names = TopicNames(settings.prefix)
+        if is_local:  # the demo has a prefix of its own
+            names = story.names_of(database, intent_id, default=names)
         return story.load(database, intent_id, names=names, who=getpass.getuser(), why=why)
     finally:
         database.close()

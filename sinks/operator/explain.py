@@ -55,6 +55,24 @@ class Story:
     chain: str = ""
 
 
+def names_of(database: Database, intent_id: str, *, default: TopicNames) -> TopicNames:
+    """The topics of the deployment that audited this intent: a local stack may hold several (`up`, demos).
+
+    Needs the right to read the audit itself, which the owner of a local stack has. Raises `GuardUnavailable`.
+    """
+    suffixes = [TopicNames("")[kind] for kind in TOPICS]
+    with database.transaction() as cursor:
+        rows = cursor.execute(SQL["topics_of"], {"intent_id": intent_id}).fetchall()
+    prefixes = {
+        row["topic"].removesuffix(suffix)
+        for row in rows
+        for suffix in suffixes
+        if row["topic"].endswith(suffix)
+    }
+    own = sorted(p for p in prefixes if all(row["topic"].startswith(p) for row in rows))
+    return TopicNames(own[-1]) if own and default.prefix not in prefixes else default
+
+
 def load(
     database: Database, intent_id: str, *, names: TopicNames, who: str, why: str
 ) -> list[dict[str, Any]]:

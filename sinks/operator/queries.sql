@@ -12,3 +12,7 @@ GROUP BY claims.intent_id, claims.channel, closed.recorded_ms;
 -- What is audited of one intent under these topics and what the guard claimed for it, by time; the reading is logged.
 SELECT topic, partition, kafka_offset, log_ms, record, body, sanitised, reason, pointer, note
 FROM intent_story(%(intent_id)s, %(who)s, %(why)s, %(topics)s);
+
+-- name: topics_of
+-- Where an intent was audited; for a local stack, which may hold several deployments.
+SELECT DISTINCT topic FROM audit WHERE intent_id = %(intent_id)s;
