@@ -84,7 +84,6 @@ class Handled:
     suppressions: list[Suppression] = field(default_factory=list)
     wait_until_ms: int | None = None
     heal: Callable[[], None] | None = None
-    was_stored: bool = False
 
 
 class Dispatcher:
@@ -128,8 +127,7 @@ class Dispatcher:
     def _answered(self, order: Dispatch, known: RowAnswer) -> Handled:
         match known:
             case Stored():
-                again = Attempt.model_validate_json(_json(known.result))
-                return Handled(attempts=[again], was_stored=True)
+                return Handled(attempts=[_for(order, Attempt.model_validate_json(_json(known.result)))])
             case Busy():
                 return Handled(wait_until_ms=known.until_ms)
             case Expired():
@@ -371,7 +369,7 @@ class Dispatcher:
         at_ms = self._ports.clock.now_ms()
         retry_at_ms = result.retry_at_ms if result is not None else None
         return Attempt(
-            attempt_id=f"{order.intent_id}:{order.channel.value}:{submission_no}:{state.value}",
+            attempt_id=_attempt_id(order, submission_no, state),
             intent_id=order.intent_id,
             channel=order.channel,
             submission_no=submission_no,
@@ -388,6 +386,21 @@ class Dispatcher:
             lease_until_ms=lease_until_ms,
             at_ms=at_ms,
         )
+
+
+def _for(order: Dispatch, known: Attempt) -> Attempt:
+    """The row's result as the answer to this order. A machine that has ordered a higher number no longer
+    listens to a refusal of the lower one: told under that, the order would never be answered."""
+    if known.submission_no >= order.submission_no:
+        return known
+    number = order.submission_no
+    return known.model_copy(
+        update={"submission_no": number, "attempt_id": _attempt_id(order, number, known.state)}
+    )
+
+
+def _attempt_id(order: Dispatch, number: int, state: AttemptState) -> str:
+    return f"{order.intent_id}:{order.channel.value}:{number}:{state.value}"
 
 
 def _json(value: Mapping[str, object]) -> bytes:

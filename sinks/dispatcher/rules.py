@@ -14,7 +14,7 @@
                               after the key's window      on the key must decide without it (case F08)
                               submitting, lease over      unknown under the new number: the machine may have
                                                           been told that n was held, and must decide knowing
-                              anything else               publish the row again
+                              anything else               publish the row again, under the new number
     order below the row's     any                         publish the row again
     other request digest      any                         conflicting_request, never sent
     other expiry, any channel any                         conflicting_request: the id had another life, which

@@ -42,7 +42,7 @@ def test_every_boundary_is_reached_on_purpose(outcome: Outcome) -> None:
 def test_the_four_proofs_hold_after_all_of_them(outcome: Outcome) -> None:
     assert [(proof.sentence, proof.against) for proof in outcome.proofs if not proof.holds] == []
     assert len(outcome.proofs) == 4
-    assert outcome.open_intents == 0
+    assert outcome.open_intents == []
 
 
 def test_many_intents_were_under_way_at_each_crash(outcome: Outcome) -> None:

@@ -5,6 +5,8 @@ They must not repeat the code they check.
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from schemas.attempt import AttemptState
 from schemas.ids import Channel
 from schemas.observation import ProviderState
@@ -52,11 +54,15 @@ def no_lag(seen: Seen) -> Found:
         yield f"{place}: {left} left"
 
 
-@liveness("§6: every order has an attempt, and §7: every look-up an observation")
+@liveness(
+    "§6: every order has an attempt of its number or a higher one, and §7: every look-up an observation"
+)
 def every_order_is_answered(seen: Seen) -> Found:
-    told = {(a.intent_id, a.channel) for _, a in seen.attempts}
+    told: dict[tuple[str, Channel], int] = defaultdict(int)
+    for _, a in seen.attempts:
+        told[a.intent_id, a.channel] = max(told[a.intent_id, a.channel], a.submission_no)
     for _, order in seen.dispatches:
-        if (order.intent_id, order.channel) not in told:
+        if told[order.intent_id, order.channel] < order.submission_no:
             yield f"{order.intent_id} {order.channel.value} {order.submission_no}"
     seen_polls = {(o.intent_id, o.channel, o.poll_no) for _, o in seen.observations}
     for _, lookup in seen.lookups:

@@ -164,6 +164,13 @@ def call_repeated_after_no_answer() -> Iterator[None]:
         yield
 
 
+@sees("every_order_is_answered")
+def answer_keeps_the_lower_number_of_its_row() -> Iterator[None]:
+    """As it was: the machine, which had ordered again after a hold, waited for an answer until the end."""
+    with patched(handle, "_for", lambda _order, known: known):
+        yield
+
+
 @sees("nothing_after_expiry")
 def limits_not_checked_before_the_first_byte() -> Iterator[None]:
     judged, began = rules.judge, handle.Dispatcher.handle

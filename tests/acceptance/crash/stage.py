@@ -48,7 +48,7 @@ class Outcome:
 
     strikes: list[Strike]
     unreached: list[str]
-    open_intents: int
+    open_intents: list[str]  # each with what was last decided about it
     proofs: list[Proof]
     intents: int
     seconds: float
@@ -57,7 +57,7 @@ class Outcome:
     @property
     def books_hold(self) -> bool:
         """The four proofs, and nothing left open."""
-        return self.open_intents == 0 and all(p.holds for p in self.proofs)
+        return not self.open_intents and all(p.holds for p in self.proofs)
 
     @property
     def holds(self) -> bool:
@@ -106,8 +106,10 @@ class Stage:
         self.step_until(self.lag.is_zero, within_s=SETTLE_S, waits_for="zero lag", every_s=1.0)
         known = self.load.intents
         proofs = proofs_of(self.world, known, submitted_to(self.world))
-        open_intents = len(self.open_intents())
+        open_intents = [self.story_of(one) for one in self.open_intents()]
         outcome = Outcome(strikes, unreached, open_intents, proofs, len(known), time.monotonic() - started)
+        for story in open_intents:
+            self.say(f"  still open: {story}")
         for strike in strikes:
             if strike.boundary.process == "worker" and strike.at_ms is not None:
                 found = self.watch.next_everywhere(strike.at_ms, self.settings.partitions)
@@ -117,6 +119,16 @@ class Stage:
 
     def open_intents(self) -> list[str]:
         return [intent_id for intent_id in self.load.intents if intent_id not in self.watch.closed]
+
+    def story_of(self, intent_id: str) -> str:
+        """Its kind and the last decision seen of it, for a failure to say what stayed open."""
+        kind, last = self.load.intents[intent_id].kind, self.watch.last.get(intent_id)
+        if last is None:
+            return f"{intent_id} ({kind.name}): no decision seen"
+        return (
+            f"{intent_id} ({kind.name}): decision {last.seq}, {last.reason.value}, at {last.now_ms}; "
+            f"phase {last.next_phase}, next due {last.next_due_ms}; now {self.watch.now_ms()}"
+        )
 
     def meanwhile(self, call: Callable[[], object], *, waits_for: str) -> None:
         """Make a slow call in another thread and keep the crew going. Raises what the call raises."""

@@ -33,6 +33,7 @@ class Watch:
         self._seen: set[tuple[int, int]] = set()
         self.arrivals: list[tuple[int, int]] = []  # when seen (ms), partition
         self.closed: set[str] = set()
+        self.last: dict[str, Decision] = {}  # the newest of each intent
 
     def start(self) -> None:
         self._thread.start()
@@ -79,7 +80,12 @@ class Watch:
         self._seen.add(place)
         self.arrivals.append((self._clock.now_ms(), message.partition))
         decision = decode(TopicKind.DECISIONS, message.key, message.value)
-        if isinstance(decision, Decision) and decision.closed is not None:
+        if not isinstance(decision, Decision):
+            return
+        known = self.last.get(decision.intent_id)
+        if known is None or decision.seq > known.seq:
+            self.last[decision.intent_id] = decision
+        if decision.closed is not None:
             self.closed.add(decision.intent_id)
 
 
