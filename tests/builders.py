@@ -33,6 +33,7 @@ SMS_FP = "k1.s." + "b" * 32
 SEALED = "eyJhbGciOiJub25lIn0..AAAA.BBBB.CCCC"
 DEADLINE_MS = 60_000
 EXPIRY_MS = 900_000
+OVER_MS = EXPIRY_MS + 4_400_000  # late evidence, then an hour for orders nobody answered
 
 FULL = Capabilities(
     idempotent_submit=True,
@@ -313,3 +314,13 @@ def play(*inputs: tuple[int, Record], ctx: Context | None = None) -> Play:
 
 def started(ctx: Context | None = None, extra: Iterable[tuple[int, Record]] = (), **changes: Any) -> Play:
     return play((0, request(**changes)), *extra, ctx=ctx)
+
+
+def emails(game: Play) -> list[int]:
+    return [d.submission_no for d in game.dispatches if d.channel is Channel.EMAIL]
+
+
+def first_look(game: Play) -> int:
+    while not game.lookups:
+        game.until(game.live.due_ms - T0)
+    return game.live.last_now_ms - T0

@@ -6,22 +6,20 @@ import msgspec
 import pytest
 
 from schemas.attempt import AttemptState as A
-from schemas.decision import CloseKind, Phase
+from schemas.decision import CloseKind
 from schemas.ids import Channel
 from schemas.instruction import InstructionAction as Order
 from schemas.observation import ProviderState as P
 from schemas.reasons import Reason
 from schemas.record import Record
-from schemas.tick import TickCause
-from streams.core import due
 from streams.core.effects import Fate
-from streams.core.state import EARLY_FACTS_MAX, from_bytes, to_bytes
+from streams.core.state import from_bytes, to_bytes
 from tests.builders import (
     DEADLINE_MS,
     EMAIL_FP,
     EXPIRY_MS,
+    OVER_MS,
     T0,
-    Play,
     attempt,
     cancelled,
     completed,
@@ -35,7 +33,6 @@ from tests.builders import (
     tick,
 )
 
-OVER_MS = EXPIRY_MS + 4_400_000  # late evidence, then an hour for orders nobody answered
 ENDS: list[tuple[Record, CloseKind]] = [
     (completed(59_900), CloseKind.COMPLETED),
     (cancelled(59_900), CloseKind.CANCELLED),
@@ -155,110 +152,10 @@ def test_decision_ids_stay_unique_when_a_forgotten_intent_comes_again() -> None:
     assert ids[-1].startswith("int-0001-test:1@0.")
 
 
-@pytest.mark.parametrize(
-    ("changes", "at", "reason"),
-    [
-        ({}, EXPIRY_MS, Reason.EXPIRED_AT_INTAKE),
-        ({}, EXPIRY_MS - 30_000, Reason.EXPIRED_AT_INTAKE),
-        ({"purpose": "build_failure"}, 0, Reason.PURPOSE_MISMATCH),
-        ({"deadline_ms": T0 + 999}, 0, Reason.OUT_OF_BOUNDS),
-        ({"deadline_ms": T0 + 600_001}, 0, Reason.OUT_OF_BOUNDS),
-        ({"expiry_ms": T0 + 3_600_001}, 0, Reason.OUT_OF_BOUNDS),
-        ({"expiry_ms": T0 + 90_000}, 0, Reason.OUT_OF_BOUNDS),
-        ({"requested_at_ms": T0 + 300_001, "deadline_ms": T0 + 400_000}, 0, Reason.OUT_OF_BOUNDS),
-    ],
-)
-def test_a_request_that_cannot_start_ends_with_its_reason(
-    changes: dict[str, object], at: int, reason: Reason
-) -> None:
-    game = Play(context())
-    game.give(at, request(**changes))
-    assert game.last.reason is reason
-    assert game.dispatches == []
-    assert game.live.phase is Phase.CLOSED
-    assert game.steps[-1].drop_sealed
-    assert not game.steps[-1].keep_sealed
-
-
-@pytest.mark.parametrize("reason", [Reason.TEMPLATE_UNKNOWN, Reason.INVALID_VARIABLES])
-def test_a_template_problem_holds_or_ends_by_its_class(reason: Reason) -> None:
-    game = Play(context(template_problem=reason))
-    game.give(0, request())
-    assert game.last.reason is reason
-    assert (game.live.closed is None) is (reason is Reason.TEMPLATE_UNKNOWN)
-
-
-def test_an_unknown_policy_holds_until_a_worker_knows_it() -> None:
-    game = Play(context())
-    game.give(0, request(policy="password_reset:v9"))
-    assert game.last.reason is Reason.POLICY_UNKNOWN
-    assert game.steps[0].keep_sealed
-    assert game.live.due_ms == T0 + 5000
-    game.until(40_000)
-    assert len(game.decisions) == 1
-    game.context = context(policy(policy="password_reset:v9"))
-    game.until(75_000)  # 5 + 10 + 20 + 40 s: the fifth trial finds it, and the deadline is over
-    assert [d.channel for d in game.dispatches] == [Channel.EMAIL, Channel.SMS]
-
-
-def test_an_unknown_policy_is_held_no_longer_than_the_expiry() -> None:
-    game = Play(context())
-    game.give(0, request(policy="password_reset:v9"))
-    game.until(EXPIRY_MS)
-    assert game.live.closed is CloseKind.EXPIRED
-    game.until(EXPIRY_MS + 3_600_000)
-    assert game.state is None
-
-
-# facts before their intent
-
-
-def test_facts_before_their_intent_are_parked_and_folded_in_their_order() -> None:
-    game = play((0, attempt(0, A.ACCEPTED)), (10, observation(10, P.DELIVERED)))
-    assert [s.fate for s in game.steps] == [Fate.PARKED, Fate.PARKED]
-    found = game.give(100, request())
-    assert [s.fate for s in found] == [Fate.DECIDED] * 3
-    assert [s.was_parked for s in found] == [False, True, True]
-    assert [s.trigger.offset for s in found] == [2, 0, 1]
-    assert game.phase() is Phase.EMAIL_DELIVERED
-    assert game.live.early == []
-
-
-def test_a_parked_fact_told_again_is_absorbed() -> None:
-    game = play((0, attempt(0, A.ACCEPTED)))
-    kept = game.state_bytes
-    assert [s.fate for s in game.give(3, attempt(0, A.ACCEPTED))] == [Fate.ABSORBED]
-    assert game.state_bytes == kept
-
-
-def test_parking_is_bounded_and_ends_are_given_up_last() -> None:
-    game = play((0, completed(0)), (1, instruction(1, Order.CANCEL)))
-    for n in range(EARLY_FACTS_MAX + 3):
-        game.give(10 + n, observation(10 + n, P.ACCEPTED, poll_no=n + 1))
-    assert len(game.live.early) == EARLY_FACTS_MAX
-    lost = [g for s in game.steps for g in s.given_up]
-    assert [g.reason for g in lost] == [Reason.PARKING_FULL] * 5
-    assert all(g.fact.kind == "observation" for g in lost)
-    game.give(5000, request())
-    assert game.dispatches == []
-
-
-def test_parked_facts_whose_intent_never_comes_are_given_up_by_age() -> None:
-    game = play((0, completed(0)), (1, attempt(1, A.ACCEPTED)))
-    game.until(599_999)
-    assert game.state is not None
-    game.until(600_001)
-    assert game.state is None
-    assert [g.reason for g in game.steps[-1].given_up] == [Reason.ORPHAN_EXPIRED] * 2
-
-
 def test_a_bounce_of_a_forgotten_intent_still_suppresses() -> None:
     seen = observation(0, P.FAILED_PERMANENT, reason=Reason.COMPLAINT, fingerprint=EMAIL_FP)
     game = play((0, seen))
     assert [(s.fingerprint, s.reason) for s in game.suppressions] == [(EMAIL_FP, Reason.COMPLAINT)]
-
-
-# after the end
 
 
 def test_late_evidence_is_appended_and_suppresses() -> None:
@@ -294,91 +191,6 @@ def test_an_end_with_an_order_nobody_has_answered_is_remembered_until_the_answer
     assert game.steps[-1].fate is not Fate.PARKED
     game.until(OVER_MS)
     assert game.state is None
-
-
-def test_a_tick_of_a_closed_intent_says_nothing() -> None:
-    game = started()
-    game.give(1000, completed(1000))
-    assert [s.fate for s in game.give(2000, tick(2000))] == [Fate.ABSORBED]
-
-
-# instructions and quarantine
-
-
-def test_release_tries_a_hold_at_once_and_again_says_nothing() -> None:
-    game = started()
-    game.give(1000, attempt(1000, A.HELD, reason=Reason.SPEND_EXHAUSTED))
-    game.give(1500, instruction(1500, Order.RELEASE))
-    assert game.last.reason is Reason.RELEASED
-    assert game.live.due_ms == T0 + 1500
-    assert [s.fate for s in game.give(1500, instruction(1501, Order.RELEASE))] == [Fate.ABSORBED]
-    game.until(1500)
-    assert game.sent(Channel.EMAIL) == 2
-
-
-def test_release_of_what_is_not_held_is_absorbed() -> None:
-    game = started()
-    assert [s.fate for s in game.give(1500, instruction(1500, Order.RELEASE))] == [Fate.ABSORBED]
-
-
-def test_a_control_tick_releases_only_what_a_control_held() -> None:
-    for reason, sent in ((Reason.CONTROL_PAUSED, 2), (Reason.KEY_UNKNOWN, 1)):
-        game = started()
-        game.give(1000, attempt(1000, A.HELD, reason=reason))
-        game.give(1500, tick(1500, cause=TickCause.CONTROL))
-        assert game.sent(Channel.EMAIL) == sent
-
-
-def _quarantined() -> Play:
-    game = started()
-    state = game.live
-    due.quarantine(state, policy())
-    game.state_bytes = to_bytes(state)
-    return game
-
-
-def test_a_quarantined_intent_does_nothing_until_its_time_is_over() -> None:
-    game = _quarantined()
-    assert game.live.due_ms == T0 + EXPIRY_MS
-    game.give(1000, observation(1000, P.FAILED_PERMANENT, reason=Reason.PERMANENT_BOUNCE))
-    game.give(DEADLINE_MS, tick(DEADLINE_MS))
-    assert game.sent(Channel.SMS) == 0
-    game.until(EXPIRY_MS)
-    assert game.live.closed is CloseKind.EXPIRED
-
-
-def test_release_from_quarantine_weighs_a_delivery_learnt_meanwhile() -> None:
-    game = _quarantined()
-    game.give(1000, observation(1000, P.DELIVERED))
-    game.give(2000, instruction(2000, Order.RELEASE))
-    assert game.phase() is Phase.EMAIL_DELIVERED
-    game.until(OVER_MS)
-    assert game.sent(Channel.SMS) == 0
-
-
-def test_release_from_quarantine_weighs_a_failure_learnt_meanwhile() -> None:
-    game = _quarantined()
-    game.give(1000, observation(1000, P.FAILED_PERMANENT, reason=Reason.PERMANENT_BOUNCE))
-    game.give(2000, instruction(2000, Order.RELEASE))
-    assert game.phase() is Phase.SMS_CLAIMED
-
-
-def test_a_completion_ends_a_quarantined_intent() -> None:
-    game = _quarantined()
-    game.give(1000, completed(1000))
-    assert game.live.closed is CloseKind.COMPLETED
-
-
-def test_a_quarantine_in_the_grace_is_not_due_all_the_time() -> None:
-    game = started()
-    game.until(EXPIRY_MS)
-    assert game.phase() is Phase.SMS_CLAIMED
-    state = game.live
-    due.quarantine(state, policy())
-    assert state.due_ms == T0 + EXPIRY_MS + 600_000
-
-
-# the end of a story
 
 
 def test_the_last_decision_sums_up_the_outcome() -> None:
@@ -430,14 +242,6 @@ def test_an_email_order_left_over_in_the_grace_is_dropped_not_due_for_ever() -> 
     game.state_bytes = to_bytes(state)
     game.give(EXPIRY_MS + 1, tick(EXPIRY_MS + 1))
     assert game.live.due_ms > T0 + EXPIRY_MS + 1
-
-
-@pytest.mark.parametrize("at", range(0, DEADLINE_MS, 7919))
-def test_a_tick_that_is_not_due_changes_nothing(at: int) -> None:
-    game = started()
-    kept = game.state_bytes
-    assert [s.fate for s in game.give(at, tick(at))] == [Fate.ABSORBED]
-    assert game.state_bytes == kept
 
 
 def test_a_state_of_a_newer_version_is_not_read() -> None:

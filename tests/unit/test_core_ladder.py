@@ -12,11 +12,29 @@ from schemas.lookup import LookupPurpose
 from schemas.observation import LookupAnswer
 from schemas.observation import ProviderState as P
 from schemas.reasons import Reason
-from tests.builders import DEADLINE_MS, EXPIRY_MS, T0, Play, attempt, context, observation, policy, started
+from tests.builders import (
+    DEADLINE_MS,
+    EXPIRY_MS,
+    T0,
+    Play,
+    attempt,
+    context,
+    emails,
+    first_look,
+    observation,
+    policy,
+    started,
+)
 
 BY_ID = Capabilities(lookup_by_message_id=True, visibility_delay_ms=2_000)
+
+
 BY_REFERENCE = Capabilities(lookup_by_reference=True, visibility_delay_ms=2_000)
+
+
 BY_KEY = Capabilities(idempotent_submit=True, idempotency_window_ms=20_000)
+
+
 BLIND = Capabilities()
 
 
@@ -26,16 +44,12 @@ def _unknown(mail: Capabilities, **rules: object) -> Play:
     return game
 
 
-def _emails(game: Play) -> list[int]:
-    return [d.submission_no for d in game.dispatches if d.channel is Channel.EMAIL]
-
-
 def test_a_lost_answer_is_looked_up_by_our_reference() -> None:
     game = _unknown(BY_REFERENCE)
     game.until(6000)
     assert game.lookups[0].purpose is LookupPurpose.RESOLVE
     assert game.lookups[0].message_id is None
-    assert _emails(game) == [1]
+    assert emails(game) == [1]
 
 
 def test_one_look_up_comes_exactly_when_not_found_begins_to_count() -> None:
@@ -58,55 +72,49 @@ def test_look_up_by_id_is_impossible_without_an_id() -> None:
     assert game.last.notes == (Reason.WAITING_UNSURE,)
     game.until(DEADLINE_MS - 1)
     assert game.lookups == []
-    assert _emails(game) == [1]
-
-
-def _first_look(game: Play) -> int:
-    while not game.lookups:
-        game.until(game.live.due_ms - T0)
-    return game.live.last_now_ms - T0
+    assert emails(game) == [1]
 
 
 def test_found_means_accepted_and_nothing_is_sent_again() -> None:
     game = _unknown(BY_REFERENCE)
-    at = _first_look(game) + 100
+    at = first_look(game) + 100
     game.then(at, observation(at, P.ACCEPTED))
     assert game.live.email is not None
     assert game.live.email.state is A.ACCEPTED
     game.until(DEADLINE_MS - 1)
-    assert _emails(game) == [1]
+    assert emails(game) == [1]
 
 
 @pytest.mark.parametrize(("observed", "counts"), [(3999, False), (5999, False), (6000, True), (30_000, True)])
 def test_not_found_counts_only_after_lease_and_visibility_delay(observed: int, counts: bool) -> None:
     game = _unknown(BY_REFERENCE)
-    _first_look(game)
+    first_look(game)
     game.give(
         31_000, observation(observed, None, answer=LookupAnswer.NOT_FOUND, poll_no=game.lookups[-1].poll_no)
     )
     assert (game.last.reason is Reason.NOT_FOUND) is counts
     assert (game.last.reason is Reason.NOT_FOUND_YET) is not counts
     game.until(31_000)
-    assert _emails(game) == ([1, 2] if counts else [1])
+    assert emails(game) == ([1, 2] if counts else [1])
 
 
 def test_not_found_by_a_clock_that_runs_ahead_does_not_count_earlier() -> None:
     game = _unknown(BY_REFERENCE, email__poll={"initial_ms": 500, "interval_ms_max": 500} | _POLL)
-    at = _first_look(game) + 100
+    at = first_look(game) + 100
     assert at < 6000
     game.give(at, observation(60_000, None, answer=LookupAnswer.NOT_FOUND, poll_no=game.lookups[-1].poll_no))
     assert game.last.reason is Reason.NOT_FOUND_YET
     game.until(at)
-    assert _emails(game) == [1]
+    assert emails(game) == [1]
 
 
 @pytest.mark.parametrize(("about", "state"), [(1, A.UNKNOWN), (2, A.NOT_ACCEPTED)])
 def test_not_found_about_an_earlier_submission_says_nothing_about_this_one(about: int, state: A) -> None:
     game = _unknown(BY_REFERENCE)
-    at = _first_look(game) + 3000
+    at = first_look(game) + 3000
     game.give(at, observation(at, None, answer=LookupAnswer.NOT_FOUND, poll_no=game.lookups[-1].poll_no))
     game.until(at)
-    assert _emails(game) == [1, 2]
+    assert emails(game) == [1, 2]
     game.give(at + 100, attempt(at + 100, A.UNKNOWN, submission_no=2))
     asked = len(game.lookups)
     while len(game.lookups) == asked:
@@ -120,7 +128,7 @@ def test_not_found_about_an_earlier_submission_says_nothing_about_this_one(about
 
 def test_the_same_lost_answer_told_again_does_not_undo_a_look_up() -> None:
     game = _unknown(BY_REFERENCE)
-    at = _first_look(game) + 6000
+    at = first_look(game) + 6000
     game.give(at, observation(at, None, answer=LookupAnswer.NOT_FOUND, poll_no=game.lookups[-1].poll_no))
     kept = game.state_bytes
     game.give(at + 1, attempt(1000, A.UNKNOWN, attempt_id="int-0001-test:again"))
@@ -138,7 +146,7 @@ def test_an_answer_that_is_no_longer_lost_is_progress() -> None:
 def test_without_look_up_the_same_bytes_go_under_the_same_key_in_its_window() -> None:
     game = _unknown(BY_KEY)
     game.until(5000)
-    assert _emails(game) == [1, 2]
+    assert emails(game) == [1, 2]
     assert Reason.RESUBMITTED in game.reasons
 
 
@@ -161,7 +169,7 @@ def test_what_a_look_up_or_the_policy_allows_does_not_rest_on_the_key() -> None:
         idempotency_window_ms=20_000,
     )
     game = _unknown(caps)
-    at = _first_look(game) + 6000
+    at = first_look(game) + 6000
     game.give(at, observation(at, None, answer=LookupAnswer.NOT_FOUND, poll_no=game.lookups[-1].poll_no))
     game.until(at)
     assert [d.key_until_ms for d in game.dispatches] == [0, 0]
@@ -174,7 +182,7 @@ def test_after_the_window_of_the_key_nothing_is_sent_again() -> None:
     game = _unknown(BY_KEY)
     for number in range(2, 9):
         game.until(DEADLINE_MS - 1)
-        if _emails(game)[-1] == number:
+        if emails(game)[-1] == number:
             now = game.live.last_now_ms - T0
             game.give(now + 10, attempt(now + 10, A.UNKNOWN, submission_no=number))
     ordered = [d.now_ms for d in game.decisions if d.reason is Reason.RESUBMITTED]
@@ -187,7 +195,7 @@ def test_a_budget_of_submissions_that_is_spent_orders_in_no_circle() -> None:
     caps = Capabilities(idempotent_submit=True, idempotency_window_ms=10_000_000)
     game = _unknown(caps, email__submissions_max=1)
     assert game.until(DEADLINE_MS - 1) <= 2
-    assert _emails(game) == [1]
+    assert emails(game) == [1]
     assert game.notes.count(Reason.WAITING_UNSURE) == 1
 
 
@@ -195,7 +203,7 @@ def test_a_policy_may_wait() -> None:
     game = _unknown(BLIND)
     assert game.last.notes == (Reason.WAITING_UNSURE,)
     game.until(DEADLINE_MS - 1)
-    assert _emails(game) == [1]
+    assert emails(game) == [1]
     game.until(DEADLINE_MS)
     assert game.phase() is Phase.SMS_CLAIMED
     assert game.notes.count(Reason.WAITING_UNSURE) == 1
@@ -205,16 +213,16 @@ def test_a_policy_may_risk_a_duplicate_once_and_says_so() -> None:
     game = _unknown(BLIND, when_unsure="risk_duplicate")
     assert Reason.RISK_DUPLICATE in game.last.notes
     game.until(10_000)
-    assert _emails(game) == [1, 2]
+    assert emails(game) == [1, 2]
     game.give(10_000, attempt(10_000, A.UNKNOWN, submission_no=2))
     game.until(DEADLINE_MS - 1)
-    assert _emails(game) == [1, 2]
+    assert emails(game) == [1, 2]
     assert game.notes.count(Reason.RISK_DUPLICATE) == 1
 
 
 def test_a_throttled_look_up_after_a_lost_answer_respects_the_pause() -> None:
     game = _unknown(BY_REFERENCE)
-    at = _first_look(game) + 100
+    at = first_look(game) + 100
     pause = T0 + 50_000
     game.give(at, observation(at, None, answer=LookupAnswer.THROTTLED, paused_until_ms=pause))
     asked = len(game.lookups)
@@ -232,135 +240,6 @@ def test_look_ups_after_a_lost_answer_back_off() -> None:
             at = game.live.last_now_ms - T0 + 50
             game.give(at, observation(at, None, answer=LookupAnswer.UNAVAILABLE, poll_no=answered))
     assert answered <= 5  # at least 1 s apart would be more than 50
-
-
-def test_a_retry_after_beyond_the_deadline_does_not_move_the_deadline() -> None:
-    game = started()
-    game.then(1000, attempt(1000, A.ACCEPTED))
-    at = _first_look(game) + 100
-    pause = T0 + 86_400_000
-    game.give(at, observation(at, None, answer=LookupAnswer.THROTTLED, paused_until_ms=pause))
-    game.until(DEADLINE_MS + 3000)
-    assert game.sent(Channel.SMS) == 1
-    game.until(EXPIRY_MS + 700_000)
-    assert sum(q.channel is Channel.EMAIL for q in game.lookups) == 2  # the first and the last look
-
-
-HELD = [
-    Reason.CONTROL_PAUSED,
-    Reason.CREDENTIALS_REFUSED,
-    Reason.KEY_UNKNOWN,
-    Reason.GUARD_UNAVAILABLE,
-    Reason.COMPLETIONS_UNREAD,
-    Reason.CLOCK_SKEWED,
-    Reason.SPEND_EXHAUSTED,
-]
-
-
-@pytest.mark.parametrize(
-    ("state", "reason"), [(A.HELD, r) for r in HELD] + [(A.NOT_ACCEPTED, Reason.THROTTLED)]
-)
-def test_a_reason_of_ours_causes_no_early_sms(state: A, reason: Reason) -> None:
-    game = started()
-    for number in range(1, 20):
-        now = max(game.live.last_now_ms - T0, 0) + 10
-        game.give(now, attempt(now, state, submission_no=number, reason=reason))
-        if game.live.due_ms >= T0 + DEADLINE_MS:
-            break
-        game.until(game.live.due_ms - T0)
-    assert game.sent(Channel.SMS) == 0
-    assert game.phase() is Phase.EMAIL_PENDING
-    assert len(_emails(game)) > 2
-    game.until(DEADLINE_MS)
-    assert game.sent(Channel.SMS) == 1
-
-
-def test_holds_wait_5_10_20_40_60_seconds_and_never_spend_the_budget() -> None:
-    game = started(ctx=context(policy(bounds__deadline_ms_max=600_000)), deadline_ms=T0 + 600_000)
-    waits = []
-    for number in range(1, 10):
-        now = max(game.live.last_now_ms - T0, 0) + 1
-        game.give(now, attempt(now, A.HELD, submission_no=number, reason=Reason.KEY_UNKNOWN))
-        waits.append(game.live.due_ms - T0 - now)
-        game.until(game.live.due_ms - T0)
-    assert waits == [5000, 10_000, 20_000, 40_000, 60_000, 60_000, 60_000, 60_000, 60_000]
-    assert game.live.email is not None
-    assert game.live.email.real_submissions == 0
-
-
-@pytest.mark.parametrize("state", [A.HELD, A.NOT_ACCEPTED])
-def test_a_retry_time_that_is_already_past_makes_no_hot_loop(state: A) -> None:
-    game = started()
-    game.give(1000, attempt(1000, state, reason=Reason.THROTTLED, retry_at_ms=T0 + 10))
-    assert game.live.due_ms >= T0 + 2000  # resubmit_after_ms
-
-
-def test_a_named_retry_time_is_kept() -> None:
-    game = started()
-    game.give(1000, attempt(1000, A.NOT_ACCEPTED, reason=Reason.THROTTLED, retry_at_ms=T0 + 33_000))
-    assert game.live.due_ms == T0 + 33_000
-
-
-def test_a_retry_time_past_the_useful_end_orders_nothing_more() -> None:
-    game = started()
-    game.give(1000, attempt(1000, A.NOT_ACCEPTED, reason=Reason.THROTTLED, retry_at_ms=T0 + 3_600_000))
-    game.until(EXPIRY_MS + 700_000)
-    assert _emails(game) == [1]
-    assert game.sent(Channel.SMS) == 1
-
-
-def test_spent_submissions_of_an_email_prove_nothing_before_the_deadline() -> None:
-    game = started(ctx=context(policy(email__submissions_max=2)))
-    for number in (1, 2):
-        now = max(game.live.last_now_ms - T0, 0) + 10
-        game.give(now, attempt(now, A.NOT_ACCEPTED, submission_no=number, reason=Reason.THROTTLED))
-        game.until(min(game.live.due_ms - T0, DEADLINE_MS - 1))
-    assert game.reasons.count(Reason.SUBMISSIONS_SPENT) == 1
-    assert game.live.email is not None
-    assert not game.live.email.facts.failed_ms
-    assert game.phase() is Phase.EMAIL_PENDING
-    game.until(DEADLINE_MS)
-    assert game.sent(Channel.SMS) == 1
-
-
-def _claimed(**rules: object) -> Play:
-    game = started(ctx=context(policy(**rules), text=BLIND))
-    game.give(3000, observation(3000, P.FAILED_PERMANENT, reason=Reason.PERMANENT_BOUNCE))
-    return game
-
-
-def test_spent_submissions_of_an_sms_leave_no_channel() -> None:
-    game = _claimed(sms__submissions_max=1)
-    game.give(4000, attempt(4000, A.NOT_ACCEPTED, Channel.SMS, reason=Reason.THROTTLED))
-    game.until(60_000)
-    assert game.phase() is Phase.EXHAUSTED
-
-
-def test_an_sms_of_which_nothing_is_known_is_never_called_exhausted() -> None:
-    game = _claimed(sms__submissions_max=1)
-    game.give(4000, attempt(4000, A.UNKNOWN, Channel.SMS))
-    game.until(EXPIRY_MS + 599_999)
-    assert game.phase() is Phase.SMS_CLAIMED
-    game.until(EXPIRY_MS + 600_000)
-    assert game.last.closed is CloseKind.UNRESOLVED
-
-
-@pytest.mark.parametrize(
-    ("state", "reason"),
-    [
-        (A.REFUSED, Reason.SUPPRESSED),
-        (A.REFUSED, Reason.NO_CONSENT),
-        (A.REFUSED, Reason.EXPIRED),
-        (A.FAILED, Reason.BLOCKED),
-        (A.FAILED, Reason.CONTENT_REFUSED),
-    ],
-)
-def test_an_sms_refused_for_good_leaves_no_channel(state: A, reason: Reason) -> None:
-    game = _claimed()
-    game.give(4000, attempt(4000, state, Channel.SMS, reason=reason))
-    assert game.phase() is Phase.EXHAUSTED
-    game.until(EXPIRY_MS)
-    assert game.live.closed is CloseKind.SETTLED
 
 
 @pytest.mark.parametrize("state", [A.REFUSED, A.FAILED, A.HELD, A.NOT_ACCEPTED])
@@ -388,7 +267,7 @@ def test_a_late_result_of_an_earlier_submission_is_recorded() -> None:
     assert game.live.email is not None
     assert game.live.email.state is A.ACCEPTED
     game.until(DEADLINE_MS - 1)
-    assert _emails(game) == [1, 2]
+    assert emails(game) == [1, 2]
 
 
 def test_an_accepted_message_carries_no_stale_reason() -> None:
