@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-chaos test test-fast simulate lint types contracts bench lock clean
+.PHONY: help setup demo demo-chaos test test-fast prove simulate lint types contracts bench lock clean
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,9 +37,13 @@ demo-chaos: setup ## the same while every part of ours is killed at random
 	@$(BIN)/backstop demo --chaos $(ARGS)
 
 # Two files at a time, each half with servers of its own; the demo, whose deadlines are seconds, runs alone.
-test: lint types contracts ## style, types, import contracts, then every test on the real broker and database
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile --ignore tests/acceptance/test_demo.py $(ARGS)
+test: lint types contracts ## style, types, import contracts, then the tests on the real broker and database
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m "not proof" --ignore tests/acceptance/test_demo.py $(ARGS)
 	@$(BIN)/pytest tests/acceptance/test_demo.py $(ARGS)
+
+prove: setup ## what takes longer: the worlds, planted bugs, crashes at every boundary, floods
+	@$(BIN)/python -m tests.simulation --seed $(SEED) --seeds 300 --jobs 2
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m proof $(ARGS)
 
 SEED := $(shell printf '%d' 0x$$(git rev-parse --short=6 HEAD 2>/dev/null || echo 1) 2>/dev/null || echo 1)
 

@@ -28,8 +28,9 @@ from schemas.topics import TopicNames
 from sinks.audit.loop import AuditorLoop
 from sinks.dispatcher.claims import PostgresClaims
 from sinks.dispatcher.facts import ClockGuard, CompletionsRead, FactsReader
-from sinks.dispatcher.handle import Dispatcher, Limits, Ports
+from sinks.dispatcher.handle import Dispatcher
 from sinks.dispatcher.loop import DispatcherLoop
+from sinks.dispatcher.ports import Limits, Ports
 from sinks.dispatcher.prepare import Preparer
 from sinks.kafka import admin
 from sinks.kafka.consumer import Ends

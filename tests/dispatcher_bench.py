@@ -16,7 +16,8 @@ from schemas.errors import GuardUnavailable
 from schemas.ids import Channel
 from schemas.sealed import UnsealingKeys
 from sinks.dispatcher.claims_memory import MemoryClaims
-from sinks.dispatcher.handle import Dispatcher, Handled, Limits, Ports
+from sinks.dispatcher.handle import Dispatcher
+from sinks.dispatcher.ports import Handled, Limits, Ports
 from sinks.dispatcher.prepare import Preparer
 from sinks.postgres.pool import NOT_REACHED
 from tests.builders import T0

@@ -28,7 +28,8 @@ from schemas.record import TopicKind
 from schemas.sealed import SealingKey, UnsealingKeys, generate_key
 from schemas.templates.registry import get as template_of
 from schemas.topics import TopicNames
-from sinks.dispatcher.handle import Dispatcher, Limits, Ports
+from sinks.dispatcher.handle import Dispatcher
+from sinks.dispatcher.ports import Limits, Ports
 from sinks.dispatcher.prepare import Preparer
 from sinks.kafka.producer import OutgoingRecord, Publisher
 from sinks.poller.handle import Poller

@@ -23,7 +23,8 @@ from schemas.record import Record, TopicKind
 from schemas.suppression import Suppression, SuppressionAction
 from schemas.topics import TopicNames
 from sinks.dispatcher.claims_memory import MemoryClaims
-from sinks.dispatcher.handle import Dispatcher, Handled
+from sinks.dispatcher.handle import Dispatcher
+from sinks.dispatcher.ports import Handled
 from sinks.poller.handle import Answer, Call, Performed, Poller
 from sinks.poller.schedule import Order
 

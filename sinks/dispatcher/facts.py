@@ -19,7 +19,7 @@ from schemas.record import TopicKind
 from schemas.suppression import Suppression, SuppressionAction
 from schemas.topics import TopicNames
 from sinks.dispatcher.claims import Claims
-from sinks.dispatcher.handle import HandlerClock
+from sinks.dispatcher.ports import HandlerClock
 from sinks.kafka.consumer import Ends, KafkaAway, Message, Place, Reader, made_anew
 
 log = logging.getLogger("backstop.dispatcher")

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from schemas.record import TopicKind
 from schemas.topics import TopicNames
-from sinks.dispatcher.handle import Dispatcher, HandlerClock
+from sinks.dispatcher.handle import Dispatcher
+from sinks.dispatcher.ports import HandlerClock
 from sinks.dispatcher.work import OrderWork
 from sinks.kafka.consumer import Message, Place, Reader
 from sinks.kafka.lanes import Lanes, Offsets

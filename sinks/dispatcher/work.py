@@ -18,7 +18,8 @@ from schemas.reasons import Reason
 from schemas.record import TopicKind
 from schemas.suppression import Suppression
 from schemas.topics import TopicNames
-from sinks.dispatcher.handle import Dispatcher, Handled, HandlerClock
+from sinks.dispatcher.handle import Dispatcher
+from sinks.dispatcher.ports import Handled, HandlerClock
 from sinks.kafka.consumer import Message
 from sinks.kafka.letters import Letters
 from sinks.kafka.producer import OutgoingRecord, PublishFailed

@@ -16,7 +16,8 @@ from tests.acceptance.crash.process import Fate
 from tests.acceptance.crash.stage import Outcome, staged
 
 PER_S = 8.0
-pytestmark = pytest.mark.timeout(420)  # 100 s on two idle cores; whoever comes first waits for all of it
+# 100 s on two idle cores; whoever comes first waits for all of it.
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(420)]
 
 
 def alternating() -> list[tuple[Boundary, Signal]]:

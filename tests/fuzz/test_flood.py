@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from compose.local.broker import Broker
 from tests.fuzz.flood import run
+
+pytestmark = pytest.mark.proof
 
 RECORDS = 20_000
 

@@ -25,8 +25,9 @@ from schemas.sealed import UnsealingKeys
 from schemas.topics import TopicNames
 from sinks.dispatcher.claims import Claims, PostgresClaims
 from sinks.dispatcher.facts import ClockGuard, CompletionsRead, FactsReader
-from sinks.dispatcher.handle import Dispatcher, Limits, Ports
+from sinks.dispatcher.handle import Dispatcher
 from sinks.dispatcher.loop import DispatcherLoop
+from sinks.dispatcher.ports import Limits, Ports
 from sinks.dispatcher.prepare import Preparer
 from sinks.kafka.consumer import Ends, Message, read_all
 from sinks.kafka.letters import Letters

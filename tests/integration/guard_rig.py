@@ -40,7 +40,8 @@ from schemas.ids import Channel, dispatch_key
 from schemas.sealed import Binding, Payload, seal
 from sinks.dispatcher.claims import PostgresClaims
 from sinks.dispatcher.facts import ClockGuard
-from sinks.dispatcher.handle import Dispatcher, Limits, Ports
+from sinks.dispatcher.handle import Dispatcher
+from sinks.dispatcher.ports import Limits, Ports
 from sinks.dispatcher.prepare import Preparer
 from sinks.postgres.migrate import migrate
 

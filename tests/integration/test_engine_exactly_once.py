@@ -7,9 +7,13 @@ import signal
 import threading
 import time
 
+import pytest
+
 from streams.engine.errors import ExitCode
 from tests.integration import engine_rig
 from tests.integration.engine_rig import Rig, health, keys, load, until
+
+pytestmark = pytest.mark.proof
 
 rig = engine_rig.rig  # the fixture
 

@@ -7,6 +7,7 @@ import struct
 import time
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compose.local.broker import Broker
@@ -15,6 +16,8 @@ from streams.engine.errors import ExitCode
 from streams.engine.group_metadata import MAGIC
 from tests.integration import engine_rig
 from tests.integration.engine_rig import Rig, load, until
+
+pytestmark = pytest.mark.proof
 
 rig = engine_rig.rig  # the fixture
 

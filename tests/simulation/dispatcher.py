@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from schemas.errors import GuardUnavailable
 from schemas.record import TopicKind
 from sinks.dispatcher.facts import DONE_KINDS, ClockGuard, CompletionsRead, write_facts
-from sinks.dispatcher.handle import Dispatcher, Ports
+from sinks.dispatcher.handle import Dispatcher
+from sinks.dispatcher.ports import Ports
 from sinks.dispatcher.work import OrderWork
 from sinks.kafka.consumer import KafkaAway, Message, Place
 from sinks.kafka.lanes import Offsets

@@ -7,6 +7,8 @@ import pytest
 from tests.simulation.planting import Plant, until_found
 from tests.simulation.plants import every, last_seen, unplanted
 
+pytestmark = pytest.mark.proof
+
 
 @pytest.mark.parametrize("plant", every(), ids=lambda plant: plant.name)
 def test_a_planted_bug_is_seen(plant: Plant) -> None:

@@ -24,7 +24,7 @@ from schemas.record import TopicKind
 from schemas.sealed import SealingKey, UnsealingKeys, generate_key
 from schemas.topics import TOPICS, WORKER_INPUTS, TopicNames
 from sinks.dispatcher.claims_memory import MemoryClaims
-from sinks.dispatcher.handle import Limits
+from sinks.dispatcher.ports import Limits
 from sinks.dispatcher.prepare import Preparer
 from sinks.kafka.consumer import Message, Place
 from streams.worker.app import template_problem
