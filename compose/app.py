@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -28,6 +30,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"backstop {version('backstop')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None: ...
+
+
 demo.register(app)
 up.register(app)
 processes.register(app)
