@@ -15,7 +15,7 @@ import typer
 from compose import logs
 from compose.commands import demo, doctor, explain, keys, processes, publish, scenario, topics, up
 from compose.output import AWAY, FAULT, REFUSED, fail, say
-from schemas.errors import BackstopError, GuardUnavailable
+from schemas.errors import BackstopError, FileRefused, GuardUnavailable
 from sinks.kafka.consumer import KafkaAway
 from sinks.kafka.producer import PublishFailed
 
@@ -65,7 +65,9 @@ def run() -> None:
         fail(exc, code=AWAY)
     except BackstopError as exc:
         fail(exc, code=REFUSED)
-    except Exception:
+    except Exception as exc:
+        if isinstance(exc, OSError) and exc.filename is not None:  # a path that this command was given
+            fail(FileRefused(f"{exc.filename}: {exc.strerror}", code="file"))
         if not log.hasHandlers():  # a trace may quote what it was given: never write one unredacted
             logs.configure()
         log.exception("a fault of ours")

@@ -21,8 +21,10 @@ from schemas.accounts import Account
 from schemas.errors import PolicyError, SettingsRefused
 from schemas.policy import Policy, parse, released, table
 from schemas.record import Model
+from schemas.templates.registry import Catalogue, shipped
+from schemas.templates.registry import read as read_catalogue
 from schemas.topics import PARTITIONS, PREFIX
-from schemas.written import NotToml, toml
+from schemas.written import NotToml, shown, toml
 
 ENV_PREFIX = "BACKSTOP_"
 CONFIG_VARIABLE = "BACKSTOP_CONFIG"
@@ -69,6 +71,8 @@ class Settings(BaseSettings):
     accounts_file: Path | None = None
     # Folder of policies beside the released ones (tests, demo): `<purpose>__<variant>/v<n>.toml` or flat.
     policies_dir: Path | None = None
+    # Folder with a catalogue of template versions (`catalog/` and `MANIFEST`) beside the shipped ones.
+    templates_dir: Path | None = None
 
     # The worker's slot names its transactional id: one live process per slot.
     worker_slot: str = Field(default_factory=lambda: f"{socket.gethostname()}-0")
@@ -206,12 +210,29 @@ def _account(entry: Mapping[str, Any]) -> ProviderAccount:
     )
 
 
+def templates(settings: Settings) -> Catalogue:
+    """The shipped versions and those of `templates_dir`. Raises `SettingsRefused`, `TemplateBroken`."""
+    if settings.templates_dir is None:
+        return shipped()
+    _check_folder("templates_dir", settings.templates_dir)
+    return shipped().beside(read_catalogue(settings.templates_dir))
+
+
+def _check_folder(name: str, path: Path) -> None:
+    """Raises `SettingsRefused`. A name can be one that no file system takes."""
+    try:
+        is_there = path.is_dir()
+    except (OSError, ValueError):
+        is_there = False
+    if not is_there:
+        raise SettingsRefused([f"{name}: {shown(str(path))} is not a folder"])
+
+
 def policies(settings: Settings) -> dict[str, Policy]:
     """The released policies and those of `policies_dir`. Raises `SettingsRefused`."""
     found = list(released().values())
     if settings.policies_dir is not None:
-        if not settings.policies_dir.is_dir():
-            raise SettingsRefused([f"policies_dir: {settings.policies_dir} is not a folder"])
+        _check_folder("policies_dir", settings.policies_dir)
         try:
             files = sorted(settings.policies_dir.glob("**/*.toml"))
             found += [parse(f.read_text("utf-8"), name=f.name) for f in files]

@@ -23,7 +23,6 @@ from schemas.accounts import Account
 from schemas.control_board import ControlBoard
 from schemas.errors import PreflightFailed, SettingsRefused
 from schemas.record import TopicKind
-from schemas.templates.registry import load as load_templates
 from schemas.topics import TopicNames
 from sinks.audit.loop import AuditorLoop
 from sinks.dispatcher.claims import PostgresClaims
@@ -66,7 +65,7 @@ def layout(settings: Settings) -> admin.Layout:
 
 def preflight(settings: Settings) -> admin.Layout:
     """Templates are as released and topics as the registry wants them; else every difference is named."""
-    load_templates()
+    configuration.templates(settings)
     found = layout(settings)
     differences = admin.verify(settings.kafka, found)
     if differences:
@@ -104,6 +103,7 @@ def worker(settings: Settings, fault: Fault = no_fault) -> Worker:
         engine,
         partitions=found.counts(),
         policies=configuration.policies(settings),
+        templates=configuration.templates(settings),
         accounts=provider_accounts(settings),
         letter_key=keys.letter_key(settings.keys),
     )
@@ -184,7 +184,10 @@ def run_dispatcher(settings: Settings, stop: threading.Event, fault: Fault = no_
         claims=claims,
         providers=providers(settings, connections_max=settings.dispatcher_concurrency),
         preparer=Preparer(
-            unsealing=held.unsealing, fingerprints=held.fingerprints, digest_key=held.digest_key
+            unsealing=held.unsealing,
+            fingerprints=held.fingerprints,
+            digest_key=held.digest_key,
+            templates=configuration.templates(settings),
         ),
         clock=clock,
         new_id=random_id,

@@ -120,6 +120,12 @@ class SettingsRefused(BackstopError):
         self.problems = problems
 
 
+class FileRefused(BackstopError):
+    """The file system refuses a path that a command was given."""
+
+    remedy = "Name a path that exists, that this user may use, and on which there is room."
+
+
 class PreflightFailed(BackstopError):
     """The cluster or database is not what this process needs; `differences` names each."""
 

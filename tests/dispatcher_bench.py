@@ -15,6 +15,7 @@ from schemas.control import Controls
 from schemas.errors import GuardUnavailable
 from schemas.ids import Channel
 from schemas.sealed import UnsealingKeys
+from schemas.templates.registry import shipped
 from sinks.dispatcher.claims_memory import MemoryClaims
 from sinks.dispatcher.handle import Dispatcher
 from sinks.dispatcher.ports import Handled, Limits, Ports
@@ -90,7 +91,9 @@ class Bench:
         ports = Ports(
             claims=self.claims,
             providers={"mail-a": self.mail, "text-a": self.text},
-            preparer=Preparer(unsealing=self.unsealing, fingerprints=PRINTS, digest_key=b"d" * 32),
+            preparer=Preparer(
+                unsealing=self.unsealing, fingerprints=PRINTS, digest_key=b"d" * 32, templates=shipped()
+            ),
             clock=self.clock,
             new_id=lambda: f"claim-{next(self.ids)}",
             controls=lambda: self.controls,

@@ -13,7 +13,7 @@ from compose import settings as configuration
 from compose.output import DOES_NOT_HOLD, show, show_json, waiting_for
 from compose.settings import Settings
 from schemas.errors import BackstopError, PreflightFailed, SettingsRefused
-from schemas.templates.registry import load
+from schemas.templates.registry import shipped
 from sinks.kafka import admin
 from sinks.postgres.migrate import differences, migrate
 from streams.engine.selfcheck import check_libraries
@@ -64,7 +64,13 @@ def _findings() -> Iterator[Finding]:
     except BackstopError as exc:
         yield _failed("settings", exc)
     yield _checked("libraries", _libraries)
-    yield _checked("templates", lambda: f"{len(load())} versions, all as released")
+    own = settings
+    yield _checked(
+        "templates",
+        lambda: (
+            f"{len(shipped() if own is None else configuration.templates(own))} versions, all as released"
+        ),
+    )
     if settings is None:
         return
     known = settings

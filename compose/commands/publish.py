@@ -40,6 +40,7 @@ def publisher(settings: Settings) -> IntentPublisher:
         sealing=held.sealing,
         fingerprints=held.fingerprints,
         policies=configuration.policies(settings),
+        templates=configuration.templates(settings),
     )
 
 

@@ -26,7 +26,7 @@ from schemas.ids import Channel
 from schemas.policy import Policy
 from schemas.record import TopicKind
 from schemas.sealed import SealingKey, UnsealingKeys, generate_key
-from schemas.templates.registry import get as template_of
+from schemas.templates.registry import shipped
 from schemas.topics import TopicNames
 from sinks.dispatcher.handle import Dispatcher
 from sinks.dispatcher.ports import Limits, Ports
@@ -34,7 +34,7 @@ from sinks.dispatcher.prepare import Preparer
 from sinks.kafka.producer import OutgoingRecord, Publisher
 from sinks.poller.handle import Poller
 from sinks.publisher import IntentPublisher, NewIntent
-from streams.worker.app import template_problem
+from streams.worker.app import template_problems
 from streams.worker.processor import IntentProcessor
 
 ZERO_MS = 1_790_000_000_000  # 2026-09-21T14:13:20Z: the instant of the request in every story
@@ -143,7 +143,7 @@ class _Stage:
                 partitions={self._names[kind]: 1 for kind in TopicKind},
                 policies={self._policy.policy: self._policy},
                 accounts=self._accounts,
-                template_problem=template_problem,
+                template_problem=template_problems(shipped()),
                 letter_key=_KEY,
             ),
         )
@@ -156,7 +156,9 @@ class _Stage:
         ports = Ports(
             claims=claims,
             providers={name: side.adapter(clock) for name, side in self._sides.items()},
-            preparer=Preparer(unsealing=unsealing, fingerprints=self._prints, digest_key=_KEY),
+            preparer=Preparer(
+                unsealing=unsealing, fingerprints=self._prints, digest_key=_KEY, templates=shipped()
+            ),
             clock=clock,
             new_id=lambda: f"claim-{next(numbers):04}",
             controls=lambda: self._board.controls,
@@ -254,11 +256,16 @@ def _sides(policy: Policy, scenario: Scenario) -> dict[str, ScriptedSide]:
     }
 
 
+def variables_of(scenario: Scenario) -> dict[str, str]:
+    """Those of the file, or a sample for each variable of the template."""
+    if scenario.intent.variables is not None:
+        return scenario.intent.variables
+    known = shipped()[scenario.played_policy.template].variables
+    return {name: _SAMPLES.get(name, _LINK) for name in known}
+
+
 def _new_intent(scenario: Scenario, policy: Policy) -> NewIntent:
     intent = scenario.intent
-    variables = intent.variables
-    if variables is None:
-        variables = {name: _SAMPLES.get(name, _LINK) for name in template_of(policy.template).variables}
     return NewIntent(
         intent_id=INTENT_ID,
         tenant=intent.tenant,
@@ -266,7 +273,7 @@ def _new_intent(scenario: Scenario, policy: Policy) -> NewIntent:
         locale=intent.locale,
         email=intent.email,
         phone=intent.phone or None,
-        variables=variables,
+        variables=variables_of(scenario),
         challenge_ref="scenario",
         requested_at=_instant(ZERO_MS),
         deadline=_instant(ZERO_MS + intent.deadline),

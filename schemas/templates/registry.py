@@ -1,4 +1,4 @@
-"""The catalogue of released template versions: files that never change, checked against a manifest.
+"""Catalogues of released template versions: files that never change, checked against a manifest.
 
 It must not render (`schemas.templates.render`) or fall back to another version: a version that is not
 here is unknown, and the intent is held until a process knows it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -20,6 +20,7 @@ from schemas.errors import TemplateBroken, TemplateUnknown, TemplateVariablesInv
 from schemas.ids import VARIABLE_PATTERN
 
 PARTS = {"subject": "subject.txt.j2", "text": "text.txt.j2", "html": "body.html.j2", "sms": "sms.txt.j2"}
+MANIFEST, CATALOG = "MANIFEST", "catalog"
 VALUE_CHARS_MAX = 2_048
 _NAME = re.compile(VARIABLE_PATTERN[1:-1])
 
@@ -61,39 +62,70 @@ class Template:
         return self.fallback_locale
 
 
-def catalogue() -> Traversable:
-    return files("schemas.templates").joinpath("catalog")
+class Catalogue(Mapping[str, Template]):
+    """Released versions by reference (`password_reset:v1`)."""
+
+    def __init__(self, templates: Iterable[Template]) -> None:
+        self._by_ref = {template.ref: template for template in templates}
+
+    def find(self, ref: str) -> Template:
+        """Raises `TemplateUnknown`."""
+        try:
+            return self._by_ref[ref]
+        except KeyError:
+            raise TemplateUnknown(
+                f"template {ref} is not in this catalogue", code="template_unknown"
+            ) from None
+
+    def beside(self, other: Catalogue) -> Catalogue:
+        """Both. Raises `TemplateBroken` when they have a reference in common."""
+        twice = sorted(self.keys() & other.keys())
+        if twice:
+            raise TemplateBroken(f"two catalogues have {', '.join(twice)}", code="duplicate")
+        return Catalogue([*self.values(), *other.values()])
+
+    def __getitem__(self, ref: str) -> Template:
+        return self._by_ref[ref]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_ref)
+
+    def __len__(self) -> int:
+        return len(self._by_ref)
 
 
 @cache
-def load() -> Mapping[str, Template]:
-    """All released versions by reference. Raises `TemplateBroken` when a file differs from the manifest."""
-    manifest = json.loads(files("schemas.templates").joinpath("MANIFEST").read_text("utf-8"))
-    found = hashes()
+def shipped() -> Catalogue:
+    """The versions that ship with this package. Raises as `read`."""
+    return read(files("schemas.templates"))
+
+
+def read(root: Traversable) -> Catalogue:
+    """The catalogue in a folder with `catalog/` and `MANIFEST`. Raises `TemplateBroken` when a file differs
+    from the manifest, which says what was released."""
+    try:
+        manifest = json.loads(root.joinpath(MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError):
+        raise TemplateBroken(f"the catalogue has no readable {MANIFEST}", code="manifest") from None
+    found = hashes(root)
     if found != manifest:
         changed = sorted(k for k in found.keys() | manifest.keys() if found.get(k) != manifest.get(k))
         raise TemplateBroken(
             f"released files differ from the manifest: {', '.join(changed)}", code="manifest"
         )
-    return {
-        f"{name.name}:{version.name}": _read(name.name, version)
-        for name in catalogue().iterdir()
-        if name.is_dir()
-        for version in name.iterdir()
-        if version.is_dir()
-    }
+    return Catalogue(read_version(folder) for folder in versions(root))
 
 
-def get(ref: str) -> Template:
-    """Raises `TemplateUnknown`."""
-    try:
-        return load()[ref]
-    except KeyError:
-        raise TemplateUnknown(f"template {ref} is not in this catalogue", code="template_unknown") from None
+def versions(root: Traversable) -> Iterator[tuple[str, Traversable]]:
+    """(reference, folder) of every version, released or not, in order."""
+    catalog = root.joinpath(CATALOG)
+    for name in sorted(_folders(catalog), key=lambda f: f.name):
+        for version in sorted(_folders(name), key=lambda f: (len(f.name), f.name)):
+            yield f"{name.name}:{version.name}", version
 
 
-def hashes() -> dict[str, str]:
-    """SHA-256 of every file of the catalogue, by path; what the manifest must equal."""
+def hashes(root: Traversable) -> dict[str, str]:
+    """SHA-256 of every file of a catalogue, by path; what its manifest must equal."""
     found: dict[str, str] = {}
 
     def walk(folder: Traversable, prefix: str) -> None:
@@ -103,16 +135,21 @@ def hashes() -> dict[str, str]:
             else:
                 found[prefix + entry.name] = sha256(entry.read_bytes()).hexdigest()
 
-    walk(catalogue(), "")
+    walk(root.joinpath(CATALOG), "")
     return found
 
 
-def names_problem(ref: str, names: Collection[str]) -> str | None:
-    """What is wrong with these variable names; None when they fit. Raises `TemplateUnknown`.
+def _folders(where: Traversable) -> Iterator[Traversable]:
+    if where.is_dir():
+        yield from (entry for entry in where.iterdir() if entry.is_dir())
+
+
+def names_problem(template: Template, names: Collection[str]) -> str | None:
+    """What is wrong with these variable names; None when they fit.
 
     An unknown name is quoted when it is one: a service may have put an address where the name belongs.
     """
-    variables = get(ref).variables
+    variables = template.variables
     missing = sorted(v.name for v in variables.values() if v.required and v.name not in names)
     unknown = sorted(
         {n if _NAME.fullmatch(n) else "something that is no name" for n in names if n not in variables}
@@ -126,11 +163,11 @@ def names_problem(ref: str, names: Collection[str]) -> str | None:
     return None
 
 
-def check_values(ref: str, values: Mapping[str, str]) -> None:
+def check_values(template: Template, values: Mapping[str, str]) -> None:
     """Raises `TemplateVariablesInvalid` naming variables, never values."""
-    problem = names_problem(ref, values)
+    problem = names_problem(template, values)
     if problem is None:
-        variables = get(ref).variables
+        variables = template.variables
         wrong = sorted(
             n
             for n, v in values.items()
@@ -138,10 +175,12 @@ def check_values(ref: str, values: Mapping[str, str]) -> None:
         )
         problem = f"null, empty or too long: {', '.join(wrong)}" if wrong else None
     if problem is not None:
-        raise TemplateVariablesInvalid(f"{ref}: {problem}", code="invalid_variables")
+        raise TemplateVariablesInvalid(f"{template.ref}: {problem}", code="invalid_variables")
 
 
-def _read(name: str, version: Traversable) -> Template:
+def read_version(named: tuple[str, Traversable]) -> Template:
+    """One version from its folder, as `versions` names it, released or not."""
+    ref, version = named
     about = tomllib.loads(version.joinpath("template.toml").read_text("utf-8"))
     schema = json.loads(version.joinpath("variables.schema.json").read_text("utf-8"))
     required = set(schema.get("required", ()))
@@ -160,7 +199,7 @@ def _read(name: str, version: Traversable) -> Template:
         if locale.is_dir()
     }
     return Template(
-        f"{name}:{version.name}",
+        ref,
         about["purpose"],
         about["sender"],
         about["action"],

@@ -21,7 +21,7 @@ from markupsafe import escape
 
 from schemas.errors import TemplateBroken, TemplateVariablesInvalid
 from schemas.templates import segments
-from schemas.templates.registry import Template, check_values, get
+from schemas.templates.registry import Template, check_values
 from schemas.templates.wording import expiry_text, is_link_to, name_text, sms_name_text, to_gsm
 
 OUTPUT_CHARS_MAX = 65_536  # far above any released part; a runaway loop in a template stops here
@@ -70,10 +70,9 @@ class Facts:
     locale: str
 
 
-def facts(ref: str, given: RenderInput) -> Facts:
+def facts(template: Template, given: RenderInput) -> Facts:
     """The facts of a message, channel-independent. Raises as `render_email` does."""
-    template = get(ref)
-    check_values(ref, given.variables)
+    check_values(template, given.variables)
     links = {
         n: given.variables[n] for n, v in template.variables.items() if v.is_link and n in given.variables
     }
@@ -91,13 +90,13 @@ def facts(ref: str, given: RenderInput) -> Facts:
     )
 
 
-def render_email(ref: str, given: RenderInput) -> RenderedEmail:
-    """Subject, text and HTML. Raises `TemplateUnknown`, `TemplateVariablesInvalid`, `TemplateBroken`."""
-    template, said = get(ref), facts(ref, given)
+def render_email(template: Template, given: RenderInput) -> RenderedEmail:
+    """Subject, text and HTML. Raises `TemplateVariablesInvalid`, `TemplateBroken`."""
+    said = facts(template, given)
     values = _values(template, given, said, for_sms=False)
     subject = _render(template, said.locale, "subject", values).strip()
     if len(subject.splitlines()) != 1:
-        raise TemplateBroken(f"{ref}: the subject is not one line", code="subject")
+        raise TemplateBroken(f"{template.ref}: the subject is not one line", code="subject")
     text = _render(template, said.locale, "text", values)
     html = _render(template, said.locale, "html", values)
     wanted = [said.sender, said.expiry, *said.links, *([said.tenant] if said.tenant else ())]
@@ -106,12 +105,12 @@ def render_email(ref: str, given: RenderInput) -> RenderedEmail:
     return RenderedEmail(subject, text, html, said.locale)
 
 
-def render_sms(ref: str, given: RenderInput) -> RenderedSms:
+def render_sms(template: Template, given: RenderInput) -> RenderedSms:
     """The SMS inside its segment budget.
 
     Raises as `render_email`, and `TemplateVariablesInvalid` with code `over_budget`.
     """
-    template, said = get(ref), facts(ref, given)
+    said = facts(template, given)
     values = _values(template, given, said, for_sms=True)
     text = _render(template, said.locale, "sms", values).strip()
     _check_says(
@@ -123,7 +122,8 @@ def render_sms(ref: str, given: RenderInput) -> RenderedSms:
     counted = segments.count(text)
     if counted.count > template.sms_segments_max:
         raise TemplateVariablesInvalid(
-            f"{ref}: {counted.count} segments, {template.sms_segments_max} allowed", code="over_budget"
+            f"{template.ref}: {counted.count} segments, {template.sms_segments_max} allowed",
+            code="over_budget",
         )
     return RenderedSms(text, counted.encoding, counted.count, said.locale)
 
@@ -191,13 +191,13 @@ def _environment(*, escape: bool) -> ImmutableSandboxedEnvironment:
 
 
 @cache
-def _compiled(ref: str, locale: str, part: str) -> Compiled:
-    return _environment(escape=part == "html").from_string(get(ref).sources[locale][part])
+def _compiled(source: str, *, escape: bool) -> Compiled:
+    return _environment(escape=escape).from_string(source)
 
 
 def _render(template: Template, locale: str, part: str, values: Mapping[str, str]) -> str:
     try:
-        found = _compiled(template.ref, locale, part).render(values)
+        found = _compiled(template.sources[locale][part], escape=part == "html").render(values)
     except TemplateBroken as exc:
         raise TemplateBroken(f"{template.ref}: {part}: {exc}", code=exc.code) from None
     except TemplateError as exc:

@@ -26,7 +26,8 @@ from schemas.fingerprints import FingerprintKeys
 from schemas.ids import Channel
 from schemas.reasons import Reason
 from schemas.sealed import Binding, Payload, UnsealingKeys, unseal
-from schemas.templates import registry, render
+from schemas.templates import render
+from schemas.templates.registry import Catalogue
 from sinks.providers.base import Submission
 
 
@@ -77,8 +78,16 @@ _PROBLEMS: dict[type[Exception], Reason] = {
 class Preparer:
     """Holds the keys; one per dispatcher."""
 
-    def __init__(self, *, unsealing: UnsealingKeys, fingerprints: FingerprintKeys, digest_key: bytes) -> None:
+    def __init__(
+        self,
+        *,
+        unsealing: UnsealingKeys,
+        fingerprints: FingerprintKeys,
+        digest_key: bytes,
+        templates: Catalogue,
+    ) -> None:
         self._unsealing, self._fingerprints, self._digest_key = unsealing, fingerprints, digest_key
+        self._templates = templates
 
     def prepare(self, order: Dispatch) -> Prepared | Problem:
         """Total: what the world may have got wrong is a `Problem`."""
@@ -109,12 +118,13 @@ class Preparer:
         given = render.RenderInput(order.intent_id, order.locale, order.expiry_ms, payload.variables)
         own = order.email_fingerprint if order.channel is Channel.EMAIL else order.sms_fingerprint
         prints = tuple(dict.fromkeys((own or "", *self._fingerprints.all_of(to))))
-        sender = registry.get(order.template).sender
+        template = self._templates.find(order.template)
+        sender = template.sender
         if order.channel is Channel.EMAIL:
-            email = render.render_email(order.template, given)
+            email = render.render_email(template, given)
             digest = self._digest(to, render.digest(email, self._digest_key))
             return Prepared(to, prints[0], prints, digest, sender, email.text, email.subject, email.html)
-        sms = render.render_sms(order.template, given)
+        sms = render.render_sms(template, given)
         digest = self._digest(to, render.digest(sms, self._digest_key))
         return Prepared(to, prints[0], prints, digest, sender, sms.text)
 

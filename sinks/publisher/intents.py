@@ -28,7 +28,7 @@ from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
 from schemas.policy import Policy
 from schemas.record import Record, TopicKind
 from schemas.sealed import Binding, Payload, SealingKey, seal
-from schemas.templates.registry import check_values
+from schemas.templates.registry import Catalogue, check_values, shipped
 from schemas.templates.render import RenderInput, render_email, render_sms
 from schemas.topics import TopicNames
 from sinks.kafka.producer import OutgoingRecord, Publisher
@@ -67,7 +67,10 @@ class IntentPublisher:
         sealing: SealingKey,
         fingerprints: FingerprintKeys,
         policies: Mapping[str, Policy],
+        templates: Catalogue | None = None,
     ) -> None:
+        """`templates`: the catalogue of the deployment; when not said, the one that ships with us."""
+        self._templates = shipped() if templates is None else templates
         self._topic = names[TopicKind.INTENTS]
         self._publisher, self._sealing, self._fingerprints = publisher, sealing, fingerprints
         self._policies = policies
@@ -86,7 +89,7 @@ class IntentPublisher:
         times = {name: _milliseconds(getattr(new, name), name) for name in _TIMES}
         _check_bounds(policy, times)
         email, phone = _destinations(new)
-        _check_content(policy, new, times["expiry"])
+        _check_content(self._templates, policy, new, times["expiry"])
         return self._sealed(new, policy, times, email, phone)
 
     def publish(self, new: NewIntent) -> IntentRequested:
@@ -217,14 +220,15 @@ def _check_bounds(policy: Policy, times: Mapping[str, int]) -> None:
         )
 
 
-def _check_content(policy: Policy, new: NewIntent, expiry_ms: int) -> None:
+def _check_content(templates: Catalogue, policy: Policy, new: NewIntent, expiry_ms: int) -> None:
     """Both channels render, with these very variables, before anything is promised."""
     given = RenderInput(new.intent_id, new.locale, expiry_ms, new.variables)
     try:
-        check_values(policy.template, new.variables)
-        render_email(policy.template, given)
+        template = templates.find(policy.template)
+        check_values(template, new.variables)
+        render_email(template, given)
         if policy.sms.allowed and new.phone is not None:
-            render_sms(policy.template, given)
+            render_sms(template, given)
     except TemplateUnknown as exc:
         raise _refused(exc, "/policy") from None
     except TemplateError as exc:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,7 +17,7 @@ from schemas.errors import TemplateUnknown
 from schemas.policy import Policy
 from schemas.reasons import Reason
 from schemas.record import TopicKind
-from schemas.templates.registry import names_problem
+from schemas.templates.registry import Catalogue, names_problem
 from schemas.topics import TopicNames
 from streams.engine.app import EngineApp, build_app
 from streams.engine.broadcast import BroadcastReader
@@ -40,13 +40,19 @@ class Worker:
     processor: IntentProcessor
 
 
-@lru_cache(PROBLEMS_KEPT)
-def template_problem(template: str, names: tuple[str, ...]) -> Reason | None:
-    """Why a template cannot take these variables; None when it can."""
-    try:
-        return None if names_problem(template, names) is None else Reason.INVALID_VARIABLES
-    except TemplateUnknown:
-        return Reason.TEMPLATE_UNKNOWN
+def template_problems(templates: Catalogue) -> Callable[[str, tuple[str, ...]], Reason | None]:
+    """Says why a template of this catalogue cannot take these variables; None when it can."""
+
+    @lru_cache(PROBLEMS_KEPT)
+    def problem(template: str, names: tuple[str, ...]) -> Reason | None:
+        try:
+            return (
+                None if names_problem(templates.find(template), names) is None else Reason.INVALID_VARIABLES
+            )
+        except TemplateUnknown:
+            return Reason.TEMPLATE_UNKNOWN
+
+    return problem
 
 
 def build(
@@ -56,6 +62,7 @@ def build(
     partitions: Mapping[str, int],
     policies: Mapping[str, Policy],
     accounts: Mapping[str, Account],
+    templates: Catalogue,
     letter_key: bytes,
 ) -> Worker:
     """A worker that has not started."""
@@ -64,7 +71,7 @@ def build(
         partitions=partitions,
         policies=policies,
         accounts=accounts,
-        template_problem=template_problem,
+        template_problem=template_problems(templates),
         letter_key=letter_key,
     )
     return Worker(build_app(processor, engine), processor)

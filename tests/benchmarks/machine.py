@@ -15,7 +15,7 @@ from streams.core.draft import Context, Input
 from streams.core.draft import where as where_of
 from streams.core.machine import steps
 from streams.core.state import from_bytes, to_bytes
-from streams.worker.app import template_problem
+from streams.worker.app import template_problems
 from streams.worker.processor import KINDS
 
 # What the benchmark preloads; ticks and instructions stay empty for these two.
@@ -32,7 +32,7 @@ class Machine:
             configuration.policies(settings),
             wiring.provider_accounts(settings),
             Controls(),
-            template_problem,
+            template_problems(configuration.templates(settings)),
         )
 
     def advance(

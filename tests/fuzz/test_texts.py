@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compose.settings import Settings
 from schemas.ids import INSTANT_MS_MAX, INSTANT_MS_MIN
-from schemas.templates.registry import load
+from schemas.templates.registry import shipped
 from tests.builders import POLICY_TEXT
 from tests.fuzz import hostile, texts
 from tests.fuzz.profile import fuzzed
@@ -196,8 +196,8 @@ _LINKS = (
 @st.composite
 def template_cases(draw: st.DrawFn) -> bytes:
     """Every declared variable with anything in it; now and then one missing, one too many, one not text."""
-    ref = draw(st.sampled_from([*sorted(load()), "no_such:v1"]))
-    declared = load()[ref].variables if ref in load() else {}
+    ref = draw(st.sampled_from([*sorted(shipped()), "no_such:v1"]))
+    declared = shipped()[ref].variables if ref in shipped() else {}
     values: dict[str, Any] = {
         n: draw(_LINKS if v.is_link else hostile.TEXTS)
         for n, v in declared.items()

@@ -27,7 +27,7 @@ from schemas.errors import (
     TemplateError,
 )
 from schemas.ids import INSTANT_MS_MAX, INSTANT_MS_MIN
-from schemas.templates.registry import get
+from schemas.templates.registry import shipped
 from schemas.templates.render import RenderInput, digest, facts, render_email, render_sms
 from schemas.templates.segments import GSM_BASIC, GSM_EXTENDED, count
 from schemas.topics import TopicNames
@@ -138,21 +138,29 @@ def template(data: bytes) -> str:
         return "not a case"
     ref, given = case
     try:
-        email, sms, said = render_email(ref, given), render_sms(ref, given), facts(ref, given)
+        email, sms, said = (
+            render_email(shipped().find(ref), given),
+            render_sms(shipped().find(ref), given),
+            facts(shipped().find(ref), given),
+        )
     except TemplateBroken:
         raise AssertionError("variables alone broke a released template") from None
     except TemplateError as exc:
         is_printable_refusal(exc)
         return f"refused: {exc.code}"
-    links = [given.variables[n] for n, v in get(ref).variables.items() if v.is_link and n in given.variables]
+    links = [
+        given.variables[n]
+        for n, v in shipped().find(ref).variables.items()
+        if v.is_link and n in given.variables
+    ]
     assert all(link in part for link in links for part in (email.text, sms.text)), "a link was altered"
     assert tuple(links) == said.links
     assert len(email.subject.splitlines()) == 1
     assert not any(c in email.subject + sms.text for c in "\x00\x1b\u202e")
     is_gsm = all(c in GSM_BASIC or c in GSM_EXTENDED for c in sms.text)
     assert sms.encoding == ("gsm7" if is_gsm else "ucs2")
-    assert sms.segments == count(sms.text).count <= get(ref).sms_segments_max
-    assert digest(email, b"k" * 32) == digest(render_email(ref, given), b"k" * 32)
+    assert sms.segments == count(sms.text).count <= shipped().find(ref).sms_segments_max
+    assert digest(email, b"k" * 32) == digest(render_email(shipped().find(ref), given), b"k" * 32)
     says_nothing_private(given, email, sms, said)
     return f"both: {sms.encoding}"
 

@@ -22,6 +22,7 @@ from schemas.dispatch import Dispatch
 from schemas.ids import Channel
 from schemas.record import Record, TopicKind
 from schemas.sealed import UnsealingKeys
+from schemas.templates.registry import shipped
 from schemas.topics import TopicNames
 from sinks.dispatcher.claims import Claims, PostgresClaims
 from sinks.dispatcher.facts import ClockGuard, CompletionsRead, FactsReader
@@ -117,7 +118,12 @@ class Rig:
         ports = Ports(
             claims=self.claims,
             providers={"mail-a": self.mail, "text-a": self.text},
-            preparer=Preparer(unsealing=UnsealingKeys([PRIVATE]), fingerprints=PRINTS, digest_key=b"d" * 32),
+            preparer=Preparer(
+                unsealing=UnsealingKeys([PRIVATE]),
+                fingerprints=PRINTS,
+                digest_key=b"d" * 32,
+                templates=shipped(),
+            ),
             clock=self.clock,
             new_id=random_id,
             controls=Controls,

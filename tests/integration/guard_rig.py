@@ -256,7 +256,10 @@ def _serve(point: str = "", name: str = "SIGKILL", number: str = "0") -> None:
         claims=claims,
         providers=wiring.providers(settings, connections_max=2),
         preparer=Preparer(
-            unsealing=held.unsealing, fingerprints=held.fingerprints, digest_key=held.digest_key
+            unsealing=held.unsealing,
+            fingerprints=held.fingerprints,
+            digest_key=held.digest_key,
+            templates=configuration.templates(settings),
         ),
         clock=clock,
         new_id=random_id,

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from schemas.errors import TemplateVariablesInvalid
 from schemas.ids import INSTANT_MS_MAX, INSTANT_MS_MIN
-from schemas.templates.registry import Template, load
+from schemas.templates.registry import Template, shipped
 from schemas.templates.render import RenderInput, facts, render_email, render_sms
 from schemas.templates.wording import name_text, sms_name_text, to_gsm
 
-REFS = st.sampled_from(sorted(load()))
+REFS = st.sampled_from(sorted(shipped()))
 LOCALES = st.sampled_from(["en", "fr", "fr-CA", "de", "ar"])
 EXPIRIES = st.integers(INSTANT_MS_MIN, INSTANT_MS_MAX - 1)
 GSM_NAMES = st.text("abcXYZ éàñ€[]{}~ß'", min_size=1, max_size=64)
@@ -41,9 +41,13 @@ def inputs(
 
 @given(st.data(), REFS)
 def test_both_channels_say_the_same_facts_or_the_input_is_refused(data: st.DataObject, ref: str) -> None:
-    one = data.draw(inputs(load()[ref], ANY_NAMES, 300))
+    one = data.draw(inputs(shipped()[ref], ANY_NAMES, 300))
     try:
-        email, sms, said = render_email(ref, one), render_sms(ref, one), facts(ref, one)
+        email, sms, said = (
+            render_email(shipped()[ref], one),
+            render_sms(shipped()[ref], one),
+            facts(shipped()[ref], one),
+        )
     except TemplateVariablesInvalid as refused:
         assert refused.code in {"invalid_variables", "over_budget"}  # noqa: PT017
         return
@@ -51,20 +55,20 @@ def test_both_channels_say_the_same_facts_or_the_input_is_refused(data: st.DataO
         assert all(fact in text for fact in (said.sender, said.expiry, *said.links, said.tenant or ""))
     assert all(fact in sms.text for fact in (said.sender, to_gsm(said.expiry), *said.links))
     assert email.locale == sms.locale == said.locale
-    assert sms.segments <= load()[ref].sms_segments_max
-    assert (render_email(ref, one), render_sms(ref, one)) == (email, sms)
+    assert sms.segments <= shipped()[ref].sms_segments_max
+    assert (render_email(shipped()[ref], one), render_sms(shipped()[ref], one)) == (email, sms)
 
 
 @given(st.data(), REFS)
 def test_with_names_in_gsm_and_a_link_of_the_declared_length_an_sms_always_fits(
     data: st.DataObject, ref: str
 ) -> None:
-    template = load()[ref]
+    template = shipped()[ref]
     one = data.draw(inputs(template, GSM_NAMES, template.sms_link_chars))
     if all(
         sms_name_text(v, chars_max=64) for n, v in one.variables.items() if not template.variables[n].is_link
     ):
-        sms = render_sms(ref, one)
+        sms = render_sms(shipped()[ref], one)
         assert sms.encoding == "gsm7"
         assert sms.segments <= template.sms_segments_max
 
@@ -83,12 +87,12 @@ class _Tags(HTMLParser):
 
 @given(st.data(), REFS)
 def test_no_name_adds_a_tag_or_a_line_of_its_own(data: st.DataObject, ref: str) -> None:
-    template = load()[ref]
+    template = shipped()[ref]
     one = data.draw(inputs(template, ANY_NAMES, 100))
     plain = {n: v if template.variables[n].is_link else "Ada" for n, v in one.variables.items()}
-    calm = render_email(ref, RenderInput(one.intent_id, one.locale, one.expiry_ms, plain))
+    calm = render_email(shipped()[ref], RenderInput(one.intent_id, one.locale, one.expiry_ms, plain))
     try:
-        email = render_email(ref, one)
+        email = render_email(shipped()[ref], one)
     except TemplateVariablesInvalid:
         return
     assert _Tags(email.html).found == _Tags(calm.html).found

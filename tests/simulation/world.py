@@ -22,12 +22,13 @@ from schemas.ids import Channel
 from schemas.policy import Policy
 from schemas.record import TopicKind
 from schemas.sealed import SealingKey, UnsealingKeys, generate_key
+from schemas.templates.registry import shipped
 from schemas.topics import TOPICS, WORKER_INPUTS, TopicNames
 from sinks.dispatcher.claims_memory import MemoryClaims
 from sinks.dispatcher.ports import Limits
 from sinks.dispatcher.prepare import Preparer
 from sinks.kafka.consumer import Message, Place
-from streams.worker.app import template_problem
+from streams.worker.app import template_problems
 from streams.worker.processor import IntentProcessor
 from tests.simulation.auditor import SimAuditor
 from tests.simulation.dispatcher import DONE_TOPICS, SimDispatcher
@@ -105,7 +106,10 @@ class World:
         public, private = generate_key("s1")
         self.sealing = SealingKey(public)
         self.preparer = Preparer(
-            unsealing=UnsealingKeys([private]), fingerprints=self.prints, digest_key=_KEY
+            unsealing=UnsealingKeys([private]),
+            fingerprints=self.prints,
+            digest_key=_KEY,
+            templates=shipped(),
         )
         self.accounts = {
             name: Account(name=name, provider="simulated", channel=channel,
@@ -181,7 +185,7 @@ class World:
             partitions=self.counts,
             policies=self.policies,
             accounts=self.accounts,
-            template_problem=template_problem,
+            template_problem=template_problems(shipped()),
             letter_key=self.key,
         )
 

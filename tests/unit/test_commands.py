@@ -62,6 +62,7 @@ REFUSALS = {
         ["explain", "reset-7f0c1b52", "--folder", "tests"],
         "is not set",
     ),
+    "a folder no file system takes": (["up", "--folder", "x" * 400], "File name too long"),
     "publishing without keys": (["publish", "completion", "reset-7f0c1b52"], "publisher.json"),
 }
 
