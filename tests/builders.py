@@ -43,6 +43,7 @@ FULL = Capabilities(
     visibility_delay_ms=2_000,
 )
 
+POLICY_REF = "password_reset:v7"
 POLICY_TEXT = """
 policy = "password_reset:v7"
 purpose = "password_reset"
@@ -318,6 +319,22 @@ def started(ctx: Context | None = None, extra: Iterable[tuple[int, Record]] = ()
 
 def emails(game: Play) -> list[int]:
     return [d.submission_no for d in game.dispatches if d.channel is Channel.EMAIL]
+
+
+def missed(game: Play, after_ms: int, *, times: int = 2, about: int | None = None) -> int:
+    """The provider does not know the message, so many times in a row, each `after_ms` after its look-up was
+    ordered; ms since the request."""
+    at = 0
+    for _ in range(times):
+        while game.live.email is None or not game.live.email.asked_until_ms:
+            game.until(game.live.due_ms - T0)
+        at = game.live.last_now_ms - T0 + after_ms
+        fields: dict[str, Any] = {"answer": LookupAnswer.NOT_FOUND, "poll_no": game.lookups[-1].poll_no}
+        if about is not None:
+            fields["submission_no"] = about
+        game.give(at, observation(at, None, **fields))
+    game.until(at)
+    return at
 
 
 def first_look(game: Play) -> int:

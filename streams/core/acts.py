@@ -65,7 +65,7 @@ def order_submission(
     track.submission_no += 1
     track.ordered_ms = draft.now_ms
     track.first_ordered_ms = track.first_ordered_ms or draft.now_ms
-    track.retry_ms = 0
+    track.retry_ms = track.missed_ms = 0
     skip = channel is Channel.EMAIL and policy.undispatched_email is UndispatchedEmail.SKIP_EMAIL
     draft.dispatches.append(
         DispatchOrder(

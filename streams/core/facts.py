@@ -17,6 +17,7 @@ from streams.core.schedule import hold_delay_ms, resubmit_delay_ms
 from streams.core.state import NEVER, Track
 
 _STRONG = frozenset({AttemptState.ACCEPTED, AttemptState.DELIVERED})
+MISSED_AGAIN_MS = 1_000  # «not found» twice within less may be one answer from one cache
 PAUSE_MS_MAX = 3_600_000  # as the poller bounds it
 _TOLD = frozenset({LookupAnswer.ANSWERED, LookupAnswer.NOT_FOUND})
 _OF_STATE = {
@@ -144,19 +145,28 @@ def _resolve(track: Track, seen: Observation) -> None:
 
 
 def _not_found(draft: Draft, track: Track, seen: Observation) -> None:
-    """Counts only for a lost answer, after the lease and the provider's visibility delay."""
+    """Counts only for a lost answer, from `counts_ms` on, and settles it the second time."""
     about_it = track.state is AttemptState.UNKNOWN and seen.submission_no == track.submission_no
     # A poller whose clock runs ahead saw it before the log did, whatever it says.
-    if about_it and min(seen.observed_at_ms, draft.now_ms) >= visible_ms(draft, track):
-        track.state, track.reason = AttemptState.NOT_ACCEPTED, Reason.NOT_FOUND
-        if draft.state.closed is None:
-            track.retry_ms = draft.now_ms
-        draft.because(Reason.NOT_FOUND)
+    at_ms = min(seen.observed_at_ms, draft.now_ms)
+    if not about_it or at_ms < counts_ms(draft, track):
+        return
+    if not track.missed_ms:
+        track.missed_ms = draft.now_ms
+        return
+    track.state, track.reason = AttemptState.NOT_ACCEPTED, Reason.NOT_FOUND
+    if draft.state.closed is None:
+        track.retry_ms = draft.now_ms
+    draft.because(Reason.NOT_FOUND)
 
 
-def visible_ms(draft: Draft, track: Track) -> int:
-    """From here on «not found» counts: after the lease and the provider's visibility delay."""
-    return max(track.lease_until_ms, track.submitted_ms) + draft.capabilities(track).visibility_delay_ms
+def counts_ms(draft: Draft, track: Track) -> int:
+    """From here on the next «not found» counts: after the lease and the provider's visibility delay, and that
+    delay once more after the first. One such answer about a message that is there is within what indexes
+    do; two, a delay apart, are an answer."""
+    delay_ms = draft.capabilities(track).visibility_delay_ms
+    first_ms = max(track.lease_until_ms, track.submitted_ms) + delay_ms
+    return max(first_ms, track.missed_ms + max(delay_ms, MISSED_AGAIN_MS)) if track.missed_ms else first_ms
 
 
 def _answered(draft: Draft, track: Track, seen: Observation) -> None:

@@ -22,7 +22,7 @@ from streams.core.acts import (
     track_of,
 )
 from streams.core.draft import Draft
-from streams.core.facts import visible_ms
+from streams.core.facts import counts_ms
 from streams.core.schedule import resubmit_delay_ms
 from streams.core.state import Track
 
@@ -67,8 +67,8 @@ def _ladder(draft: Draft, channel: Channel, track: Track) -> None:
     policy = policy_of(draft)
     soon = channel_policy(policy, channel).resubmit_after_ms
     if can_look(draft, track) and not track.budget_spent:
-        # One look exactly when «not found» begins to count; before and after it the schedule is enough.
-        counts = max(visible_ms(draft, track), track.paused_until_ms)
+        # One look exactly when «not found» counts next; before and after it the schedule is enough.
+        counts = max(counts_ms(draft, track), track.paused_until_ms)
         if not track.asked_until_ms and counts > draft.now_ms:
             plan_poll(draft, channel, min(track.next_poll_ms or counts, counts))
         return

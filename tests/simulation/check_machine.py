@@ -108,7 +108,7 @@ def no_fallback_for_a_guess(seen: Seen) -> Found:
                 yield f"{intent_id}: {d.evidence.says} in {d.decision_id}"
 
 
-@safety("§5.4: «not found» counts only after the lease and the provider's visibility delay")
+@safety("§5.4: «not found» counts only after the lease and the visibility delay, and settles the second time")
 def not_found_counts_late(seen: Seen) -> Found:
     for intent_id, chain in seen.decisions.items():
         for message, d in chain:
@@ -123,6 +123,15 @@ def not_found_counts_late(seen: Seen) -> Found:
             ]
             if begun and message.timestamp_ms < max(begun) + seen.world.limits.lease_ms:
                 yield f"{intent_id}: begun at {max(begun)}, counted at {message.timestamp_ms}"
+            denied = {
+                o.poll_no
+                for m, o in seen.observations
+                if (o.intent_id, o.channel, o.submission_no) == place
+                and o.answer is LookupAnswer.NOT_FOUND
+                and m.timestamp_ms <= message.timestamp_ms
+            }
+            if len(denied) < 2:
+                yield f"{intent_id}: settled at {message.timestamp_ms} by one answer"
 
 
 @safety("§5.5: an e-mail that never left is not sent once the SMS is claimed, unless the policy extends")

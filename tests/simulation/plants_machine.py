@@ -163,7 +163,20 @@ def consent_not_asked_for() -> Iterator[None]:
 
 @sees("not_found_counts_late", "one_message")
 def not_found_counts_at_once() -> Iterator[None]:
-    with patched(core_facts, "visible_ms", lambda *_: 0), patched(polling, "visible_ms", lambda *_: 0):
+    with patched(core_facts, "counts_ms", lambda *_: 0), patched(polling, "counts_ms", lambda *_: 0):
+        yield
+
+
+@sees("not_found_counts_late", "one_message")
+def not_found_settles_the_first_time() -> Iterator[None]:
+    """As it was: a provider that denies a message once gets it twice."""
+    before = core_facts._not_found
+
+    def not_found(draft: Any, track: Any, seen: Any) -> None:
+        track.missed_ms = track.missed_ms or 1
+        before(draft, track, seen)
+
+    with patched(core_facts, "_not_found", not_found):
         yield
 
 

@@ -21,6 +21,7 @@ from tests.builders import (
     context,
     emails,
     first_look,
+    missed,
     observation,
     policy,
     started,
@@ -92,10 +93,40 @@ def test_not_found_counts_only_after_lease_and_visibility_delay(observed: int, c
     game.give(
         31_000, observation(observed, None, answer=LookupAnswer.NOT_FOUND, poll_no=game.lookups[-1].poll_no)
     )
-    assert (game.last.reason is Reason.NOT_FOUND) is counts
-    assert (game.last.reason is Reason.NOT_FOUND_YET) is not counts
-    game.until(31_000)
-    assert emails(game) == ([1, 2] if counts else [1])
+    assert game.last.reason is Reason.NOT_FOUND_YET
+    assert game.live.email is not None
+    assert bool(game.live.email.missed_ms) is counts
+    assert emails(game) == [1]
+
+
+def test_a_second_not_found_a_delay_after_the_first_settles_it() -> None:
+    game = _unknown(BY_REFERENCE)
+    at = missed(game, 6000, times=1)
+    assert emails(game) == [1]
+    assert game.live.due_ms == T0 + at + 2000  # the visibility delay once more
+    missed(game, 100, times=1)
+    assert game.last.reason is Reason.RESUBMITTED
+    assert Reason.NOT_FOUND in {d.reason for d in game.decisions}
+    assert emails(game) == [1, 2]
+
+
+def test_a_message_denied_once_and_then_found_is_not_sent_again() -> None:
+    game = _unknown(BY_REFERENCE)
+    missed(game, 6000, times=1)
+    while not game.live.email or not game.live.email.asked_until_ms:
+        game.until(game.live.due_ms - T0)
+    at = game.live.last_now_ms - T0 + 100
+    game.then(at, observation(at, P.ACCEPTED, poll_no=game.lookups[-1].poll_no))
+    game.until(DEADLINE_MS - 1)
+    assert emails(game) == [1]
+
+
+def test_the_next_submission_is_missed_anew() -> None:
+    game = _unknown(BY_REFERENCE)
+    at = missed(game, 6000)
+    game.give(at + 100, attempt(at + 100, A.UNKNOWN, submission_no=2))
+    missed(game, 6000, times=1)
+    assert emails(game) == [1, 2]
 
 
 def test_not_found_by_a_clock_that_runs_ahead_does_not_count_earlier() -> None:
@@ -108,22 +139,16 @@ def test_not_found_by_a_clock_that_runs_ahead_does_not_count_earlier() -> None:
     assert emails(game) == [1]
 
 
-@pytest.mark.parametrize(("about", "state"), [(1, A.UNKNOWN), (2, A.NOT_ACCEPTED)])
-def test_not_found_about_an_earlier_submission_says_nothing_about_this_one(about: int, state: A) -> None:
+@pytest.mark.parametrize(("about", "ordered"), [(1, [1, 2]), (2, [1, 2, 3])])
+def test_not_found_about_an_earlier_submission_says_nothing_about_this_one(
+    about: int, ordered: list[int]
+) -> None:
     game = _unknown(BY_REFERENCE)
-    at = first_look(game) + 3000
-    game.give(at, observation(at, None, answer=LookupAnswer.NOT_FOUND, poll_no=game.lookups[-1].poll_no))
-    game.until(at)
+    at = missed(game, 3000)
     assert emails(game) == [1, 2]
     game.give(at + 100, attempt(at + 100, A.UNKNOWN, submission_no=2))
-    asked = len(game.lookups)
-    while len(game.lookups) == asked:
-        game.until(game.live.due_ms - T0)
-    at = game.live.last_now_ms - T0 + 5000
-    poll = game.lookups[-1].poll_no
-    game.give(at, observation(at, None, answer=LookupAnswer.NOT_FOUND, submission_no=about, poll_no=poll))
-    assert game.live.email is not None
-    assert game.live.email.state is state
+    missed(game, 5000, about=about)
+    assert emails(game) == ordered
 
 
 def test_the_same_lost_answer_told_again_does_not_undo_a_look_up() -> None:
@@ -169,9 +194,7 @@ def test_what_a_look_up_or_the_policy_allows_does_not_rest_on_the_key() -> None:
         idempotency_window_ms=20_000,
     )
     game = _unknown(caps)
-    at = first_look(game) + 6000
-    game.give(at, observation(at, None, answer=LookupAnswer.NOT_FOUND, poll_no=game.lookups[-1].poll_no))
-    game.until(at)
+    missed(game, 6000)
     assert [d.key_until_ms for d in game.dispatches] == [0, 0]
     game = _unknown(BLIND, when_unsure="risk_duplicate")
     game.until(10_000)
