@@ -19,7 +19,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.accounts import Account
 from schemas.errors import PolicyError, SettingsRefused
-from schemas.policy import Policy, parse, released, table
+from schemas.policy import Policy, released, table
+from schemas.policy import read as read_policies
 from schemas.record import Model
 from schemas.templates.registry import Catalogue, shipped
 from schemas.templates.registry import read as read_catalogue
@@ -69,9 +70,9 @@ class Settings(BaseSettings):
     keys: Path = Path("keys")
     # TOML file with `[[accounts]]`.
     accounts_file: Path | None = None
-    # Folder of policies beside the released ones (tests, demo): `<purpose>__<variant>/v<n>.toml` or flat.
+    # Folder of policies beside the shipped ones: `<name>/v<n>.toml` and `MANIFEST`.
     policies_dir: Path | None = None
-    # Folder with a catalogue of template versions (`catalog/` and `MANIFEST`) beside the shipped ones.
+    # Folder of template versions beside the shipped ones: `<name>/v<n>/` and `MANIFEST`.
     templates_dir: Path | None = None
 
     # The worker's slot names its transactional id: one live process per slot.
@@ -234,12 +235,9 @@ def policies(settings: Settings) -> dict[str, Policy]:
     if settings.policies_dir is not None:
         _check_folder("policies_dir", settings.policies_dir)
         try:
-            files = sorted(settings.policies_dir.glob("**/*.toml"))
-            found += [parse(f.read_text("utf-8"), name=f.name) for f in files]
+            found += read_policies(settings.policies_dir)
         except (OSError, PolicyError) as exc:
             raise SettingsRefused([f"policies_dir: {exc}"]) from None
-        except ValueError:
-            raise SettingsRefused(["policies_dir: a file in it is not text (UTF-8)"]) from None
     try:
         return table(found)
     except PolicyError as exc:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from hashlib import sha256
-from importlib.resources import files
 from typing import Any
 
+from schemas.manifest import MANIFEST, manifest
 from schemas.record import Record
 from schemas.topics import DAY_MS, FOREVER_MS, TOPICS, Topic, TopicNames
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMA_FORMAT = "application/schema+json;version=draft-2020-12"
-MANIFEST = "MANIFEST"
 
 
 def records() -> dict[str, type[Record]]:
@@ -30,21 +28,7 @@ def documents() -> dict[str, str]:
     """File name to text of everything under `schemas/released`, the manifest included."""
     found = {f"{label}.json": _text(_schema(record)) for label, record in records().items()}
     found["asyncapi.json"] = _text(_asyncapi())
-    return found | {MANIFEST: manifest(found)}
-
-
-def policy_manifest() -> str:
-    """The manifest of the policies that ship with this version."""
-    root, found = files("schemas.policies"), {}
-    for purpose in (p for p in root.iterdir() if p.is_dir() and not p.name.startswith("_")):
-        for file in (f for f in purpose.iterdir() if f.name.endswith(".toml")):
-            found[f"{purpose.name}/{file.name}"] = file.read_text("utf-8")
-    return manifest(found)
-
-
-def manifest(texts: Mapping[str, str]) -> str:
-    """One line a file, as `sha256sum --check` reads it."""
-    return "".join(f"{sha256(text.encode()).hexdigest()}  {name}\n" for name, text in sorted(texts.items()))
+    return found | {MANIFEST: manifest({name: text.encode() for name, text in found.items()})}
 
 
 def _label(record: type[Record]) -> str:

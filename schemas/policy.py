@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from schemas.errors import PolicyError
 from schemas.ids import AccountName, Country, Milliseconds, PolicyRef, Purpose, TemplateRef
+from schemas.manifest import check, released_files
 from schemas.record import Model
 from schemas.written import NotToml, toml
 
@@ -147,12 +149,26 @@ def table(policies: Iterable[Policy]) -> dict[str, Policy]:
 @cache
 def released() -> Mapping[str, Policy]:
     """The policies that ship with this version, by reference."""
-    found = []
-    root = files("schemas.policies")
-    for purpose in sorted(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("_")):
-        for file in sorted(f.name for f in root.joinpath(purpose).iterdir() if f.name.endswith(".toml")):
-            policy = parse(root.joinpath(purpose, file).read_text("utf-8"), name=f"{purpose}/{file}")
-            if policy.policy != f"{purpose}:{file.removesuffix('.toml')}":
-                raise PolicyError(f"{purpose}/{file} calls itself {policy.policy}", code="misnamed")
-            found.append(policy)
-    return table(found)
+    return table(read(files("schemas.policies")))
+
+
+def read(root: Traversable) -> list[Policy]:
+    """The policies in a folder with `<name>/v<n>.toml` and `MANIFEST`, which says what was released.
+
+    Raises `PolicyError` when a file differs from the manifest, is malformed, or is not where its name says.
+    """
+    wrong = check(root)
+    if wrong is not None:
+        raise PolicyError(f"policies: {wrong}", code="manifest")
+    return [named(path, content) for path, content in sorted(released_files(root).items())]
+
+
+def named(path: str, content: bytes) -> Policy:
+    """One policy of a folder. Raises `PolicyError`, also when its name is not that of its place."""
+    try:
+        policy = parse(content.decode("utf-8"), name=path)
+    except UnicodeDecodeError:
+        raise PolicyError(f"policy {path} is not text (UTF-8)", code="malformed") from None
+    if policy.policy != path.removesuffix(".toml").replace("/", ":"):
+        raise PolicyError(f"{path} calls itself {policy.policy}", code="misnamed")
+    return policy

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from compose import keys
 from compose.clock import random_id
+from compose.releases import put_policies
 
 # Short clocks, so that a whole life fits into a minute: SMS after 18 s, all over after 36 s.
 POLICY = """
@@ -100,10 +101,9 @@ def write(folder: Path, *, simulator_url: str, late_evidence_ms: int = 4_000) ->
         token.touch(mode=0o600)
         token.write_text(random_id())
     (folder / "accounts.toml").write_text(ACCOUNTS.format(url=simulator_url, token=token))
-    policies = folder / "policies"
-    policies.mkdir(exist_ok=True)
+    texts = {}
     for name, purpose, urgency, template, account in _POLICIES:
-        text = POLICY.format(
+        texts[f"{name}:v1"] = POLICY.format(
             name=f"{name}:v1",
             purpose=purpose,
             urgency=urgency,
@@ -111,7 +111,7 @@ def write(folder: Path, *, simulator_url: str, late_evidence_ms: int = 4_000) ->
             account=account,
             late_evidence_ms=late_evidence_ms,
         )
-        (policies / f"{name}.toml").write_text(text)
+    put_policies(folder / "policies", texts)
 
 
 def environment(folder: Path, *, kafka: str, postgres: str, prefix: str) -> Mapping[str, str]:

@@ -12,15 +12,14 @@ import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from schemas.errors import TemplateBroken, TemplateUnknown, TemplateVariablesInvalid
 from schemas.ids import VARIABLE_PATTERN
+from schemas.manifest import check
 
 PARTS = {"subject": "subject.txt.j2", "text": "text.txt.j2", "html": "body.html.j2", "sms": "sms.txt.j2"}
-MANIFEST, CATALOG = "MANIFEST", "catalog"
 VALUE_CHARS_MAX = 2_048
 _NAME = re.compile(VARIABLE_PATTERN[1:-1])
 
@@ -97,51 +96,27 @@ class Catalogue(Mapping[str, Template]):
 @cache
 def shipped() -> Catalogue:
     """The versions that ship with this package. Raises as `read`."""
-    return read(files("schemas.templates"))
+    return read(files("schemas.templates").joinpath("catalog"))
 
 
 def read(root: Traversable) -> Catalogue:
-    """The catalogue in a folder with `catalog/` and `MANIFEST`. Raises `TemplateBroken` when a file differs
-    from the manifest, which says what was released."""
-    try:
-        manifest = json.loads(root.joinpath(MANIFEST).read_text("utf-8"))
-    except (OSError, ValueError):
-        raise TemplateBroken(f"the catalogue has no readable {MANIFEST}", code="manifest") from None
-    found = hashes(root)
-    if found != manifest:
-        changed = sorted(k for k in found.keys() | manifest.keys() if found.get(k) != manifest.get(k))
-        raise TemplateBroken(
-            f"released files differ from the manifest: {', '.join(changed)}", code="manifest"
-        )
-    return Catalogue(read_version(folder) for folder in versions(root))
+    """The catalogue in a folder with `<name>/v<n>/` and `MANIFEST`. Raises `TemplateBroken` when a file
+    differs from the manifest, which says what was released."""
+    wrong = check(root)
+    if wrong is not None:
+        raise TemplateBroken(f"templates: {wrong}", code="manifest")
+    return Catalogue(read_version(named) for named in versions(root))
 
 
 def versions(root: Traversable) -> Iterator[tuple[str, Traversable]]:
     """(reference, folder) of every version, released or not, in order."""
-    catalog = root.joinpath(CATALOG)
-    for name in sorted(_folders(catalog), key=lambda f: f.name):
+    for name in sorted(_folders(root), key=lambda f: f.name):
         for version in sorted(_folders(name), key=lambda f: (len(f.name), f.name)):
             yield f"{name.name}:{version.name}", version
 
 
-def hashes(root: Traversable) -> dict[str, str]:
-    """SHA-256 of every file of a catalogue, by path; what its manifest must equal."""
-    found: dict[str, str] = {}
-
-    def walk(folder: Traversable, prefix: str) -> None:
-        for entry in sorted(folder.iterdir(), key=lambda e: e.name):
-            if entry.is_dir():
-                walk(entry, f"{prefix}{entry.name}/")
-            else:
-                found[prefix + entry.name] = sha256(entry.read_bytes()).hexdigest()
-
-    walk(root.joinpath(CATALOG), "")
-    return found
-
-
 def _folders(where: Traversable) -> Iterator[Traversable]:
-    if where.is_dir():
-        yield from (entry for entry in where.iterdir() if entry.is_dir())
+    yield from (e for e in where.iterdir() if e.is_dir() and not e.name.startswith(("__", ".")))
 
 
 def names_problem(template: Template, names: Collection[str]) -> str | None:

@@ -22,6 +22,7 @@ from urllib.request import Request, urlopen
 from compose import keys
 from compose import settings as configuration
 from compose.clock import SystemClock
+from compose.releases import put_policies
 from compose.scenario.format import LookupKind, ProviderScript, Scenario, Submit, SubmitAnswer, parse
 from compose.scenario.play import CAPABILITIES, ZERO_MS, Played, variables_of
 from compose.scenario.provider import LedgerLine
@@ -201,7 +202,7 @@ def _write(folder: Path, cast: Mapping[str, Told]) -> None:
             }
             made += f"[[accounts]]\n{_toml(fields)}\n"
         document = one.policy.model_dump(mode="json", exclude_none=True)
-        (folder / "policies" / f"{one.tag}.toml").write_text(_toml(document))
+        put_policies(folder / "policies", {one.policy.policy: _toml(document)})
     accounts.write_text(made + accounts.read_text())
 
 

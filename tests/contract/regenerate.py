@@ -1,4 +1,4 @@
-"""Writes `schemas/released` and the policy manifest: `python -m tests.contract.regenerate`.
+"""Writes `schemas/released`: `python -m tests.contract.regenerate`.
 
 It adds what is new. It must not change what was released; before the first release, and only then,
 `--unreleased` allows it.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from schemas.asyncapi import MANIFEST, documents, policy_manifest
+from schemas.asyncapi import documents
+from schemas.manifest import MANIFEST
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 GROWS = (MANIFEST, "asyncapi.json")  # a new record or topic adds to these
@@ -18,7 +19,6 @@ GROWS = (MANIFEST, "asyncapi.json")  # a new record or topic adds to these
 def main(arguments: list[str]) -> int:
     """0 when all is as the code says, or was written; 1 when a released file would change."""
     wanted = {SCHEMAS / "released" / name: text for name, text in documents().items()}
-    wanted[SCHEMAS / "policies" / MANIFEST] = policy_manifest()
     for path, text in wanted.items():
         old = path.read_text("utf-8") if path.exists() else None
         if old == text:

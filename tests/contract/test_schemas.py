@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from schemas.asyncapi import MANIFEST, documents, manifest, policy_manifest, records
+from schemas.asyncapi import documents, records
 from schemas.decision import Decision
+from schemas.manifest import MANIFEST, check, manifest
 from schemas.record import Record
 from schemas.rows import encode, row_of
 from schemas.topics import TOPICS
@@ -39,12 +40,11 @@ def test_every_line_of_the_manifest_holds() -> None:
 
 
 def test_a_released_policy_file_is_unchanged() -> None:
-    committed = (POLICIES / MANIFEST).read_text("utf-8")
-    assert committed == policy_manifest(), "a released policy never changes: release a new version; " + REMEDY
+    assert check(POLICIES) is None, "a released policy never changes: release a new version"
 
 
 def test_a_changed_byte_changes_the_manifest() -> None:
-    assert manifest({"a": "x"}) != manifest({"a": "y"})
+    assert manifest({"a": b"x"}) != manifest({"a": b"y"})
 
 
 def test_generation_is_deterministic() -> None:

@@ -23,6 +23,7 @@ import psutil
 from confluent_kafka import Producer
 
 from compose.local.broker import Broker
+from compose.releases import put_policies
 from schemas.decision import Decision, InputKind
 from schemas.dispatch import Dispatch
 from schemas.reasons import Reason
@@ -30,7 +31,7 @@ from schemas.record import TopicKind
 from schemas.topics import WORKER_INPUTS
 from sinks.kafka.consumer import read_all
 from streams.worker.accounting import FATES
-from tests.builders import POLICY_TEXT
+from tests.builders import POLICY_REF, POLICY_TEXT
 from tests.canaries import found_in
 from tests.fuzz.flood_load import FAMILIES, HUGE_BYTES, Hostile, Maker, Phase, neighbours
 from tests.fuzz.records import CANARY
@@ -157,7 +158,7 @@ def _as_records(phase: Phase) -> list[Hostile]:
 
 def play(one: Deployment, phases: list[Phase], maker: Maker | None, report: Report) -> Counter[Reason]:
     """Every phase with its share of the flood, each until all of it has a fate. What letters to expect."""
-    (one.folder / "policies" / "test.toml").write_text(POLICY)
+    put_policies(one.folder / "policies", {POLICY_REF: POLICY})
     worker = one.start("a")
     expected: Counter[Reason] = Counter()
     _ready(one)

@@ -27,6 +27,7 @@ from schemas.errors import (
     TemplateError,
 )
 from schemas.ids import INSTANT_MS_MAX, INSTANT_MS_MIN
+from schemas.manifest import MANIFEST, manifest, released_files
 from schemas.templates.registry import shipped
 from schemas.templates.render import RenderInput, digest, facts, render_email, render_sms
 from schemas.templates.segments import GSM_BASIC, GSM_EXTENDED, count
@@ -107,8 +108,13 @@ def environment(data: bytes) -> str:
         ):
             path = Path(folder, name)
             if name == "policies":
-                path.mkdir()
-                (path / "p.toml").write_bytes(content)
+                named = re.search(rb'policy = "([a-z_]+):(v[0-9]+)"', content)
+                place = (
+                    "/".join(part.decode() for part in named.groups()) if named else "password_reset__x/v1"
+                )
+                (path / place).parent.mkdir(parents=True)
+                (path / f"{place}.toml").write_bytes(content)
+                (path / MANIFEST).write_text(manifest(released_files(path)))
             else:
                 path.write_bytes(content)
             also[variable] = str(path)

@@ -19,6 +19,7 @@ from typing import Any, NotRequired, TypedDict
 from compose import keys
 from compose import settings as configuration
 from compose.clock import SystemClock, random_id
+from compose.releases import put_policies
 from compose.settings import Settings
 from schemas.codec import decode
 from schemas.control import Control, ControlAction
@@ -235,11 +236,11 @@ def _more(folder: Path) -> None:
     text = accounts.read_text()
     _, first, _ = text.split("[[accounts]]", 2)
     accounts.write_text(f"{text}\n[[accounts]]{first.replace(EMAIL, SPARE)}")
-    demo = (policies / "password_reset__demo.toml").read_text()
+    demo = (policies / "password_reset__demo" / "v1.toml").read_text()
     spare = demo.replace(POLICY, SPARE_POLICY).replace(f'"{EMAIL}"', f'"{SPARE}"')
-    (policies / "spare.toml").write_text(spare)
+    texts = {SPARE_POLICY: spare}
     for policy, late_ms in LATE_EVIDENCE_MS.items():
         made = re.sub(r"(?m)^late_evidence_ms = .*$", f"late_evidence_ms = {late_ms}", demo)
         made = re.sub(r"(?m)^min_useful_window_ms = .*$", f"min_useful_window_ms = {USEFUL_WINDOW_MS}", made)
-        name = policy.partition(":")[0]
-        (policies / f"{name}.toml").write_text(made.replace(POLICY, policy))
+        texts[policy] = made.replace(POLICY, policy)
+    put_policies(policies, texts)

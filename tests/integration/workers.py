@@ -20,12 +20,13 @@ import orjson
 from confluent_kafka import Producer
 
 from compose import keys
+from compose.releases import put_policies
 from schemas.codec import Undecodable, decode
 from schemas.record import Record, TopicKind
 from schemas.topics import WORKER_INPUTS, TopicNames
 from sinks.kafka import admin
 from sinks.kafka.consumer import Message, read_all
-from tests.builders import POLICY_TEXT
+from tests.builders import POLICY_REF, POLICY_TEXT
 
 WAIT_S = 60.0
 ACCOUNTS = """
@@ -52,9 +53,7 @@ class Deployment:
         self.layout = admin.Layout(self.names, partitions, 1, 1)
         keys.generate(folder / "keys")
         (folder / "accounts.toml").write_text(ACCOUNTS)
-        policies = folder / "policies"
-        policies.mkdir()
-        (policies / "test.toml").write_text(POLICY_TEXT)
+        put_policies(folder / "policies", {POLICY_REF: POLICY_TEXT})
         admin.create(bootstrap, self.layout)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
