@@ -34,6 +34,7 @@ from sinks.dispatcher.rules import (
 )
 from sinks.postgres.pool import NOT_REACHED
 from sinks.providers.base import Submission, SubmitResult
+from streams.core.evidence import SUPPRESSING
 
 log = logging.getLogger("backstop.dispatcher")
 
@@ -79,11 +80,20 @@ class Dispatcher:
     def _answered(self, order: Dispatch, known: RowAnswer) -> Handled:
         match known:
             case Stored():
-                return Handled(attempts=[_for(order, Attempt.model_validate_json(_json(known.result)))])
+                return self._again(order, Attempt.model_validate_json(_json(known.result)))
             case Busy():
                 return Handled(wait_until_ms=known.until_ms)
             case Expired():
                 return self._expired(order, known)
+
+    def _again(self, order: Dispatch, known: Attempt) -> Handled:
+        """The row's result once more, and the suppression it caused: whoever wrote both may have died before
+        the list was told."""
+        handled = Handled(attempts=[_for(order, known)])
+        reason = known.reason
+        if known.state is AttemptState.FAILED and known.fingerprint and reason in SUPPRESSING and reason:
+            handled.suppressions.append(self._suppression(order, (known.fingerprint, reason), known))
+        return handled
 
     # gates that need no row
 

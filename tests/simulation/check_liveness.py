@@ -70,6 +70,14 @@ def every_order_is_answered(seen: Seen) -> Found:
             yield f"{lookup.intent_id} {lookup.channel.value} look-up {lookup.poll_no}"
 
 
+@liveness("§3: what the guard suppresses is on the compacted list too, which survives the database")
+def every_suppression_is_listed(seen: Seen) -> Found:
+    listed = {(s.fingerprint, s.channel) for _, s in seen.suppressions}
+    for granted in seen.world.granted:
+        if granted.what == "suppressed" and (granted.fingerprints[0], granted.channel) not in listed:
+            yield f"{granted.channel.value}: {granted.fingerprints[0]}, taken at {granted.at_ms}"
+
+
 @liveness("§8: every record is audited once: rows = records")
 def every_record_is_audited(seen: Seen) -> Found:
     missing = set(seen.all_records()) - set(seen.audit_rows)

@@ -50,7 +50,12 @@ def _email_failed(seen: Seen, intent_id: str, by_ms: int) -> bool:
     if refused or seen.truth(intent_id, Channel.EMAIL, ProviderState.FAILED_PERMANENT, by_ms):
         return True
     prints = {r.email_fingerprint for _, r in seen.requests[intent_id]}
-    return any(s.fingerprint in prints and m.timestamp_ms <= by_ms for m, s in seen.suppressions)
+    # The guard has it with the result that caused it; the topic once the dispatcher has lived to tell.
+    listed = any(
+        g.what == "suppressed" and g.fingerprints[0] in prints and g.at_ms <= by_ms
+        for g in seen.world.granted
+    )
+    return listed or any(s.fingerprint in prints and m.timestamp_ms <= by_ms for m, s in seen.suppressions)
 
 
 @safety("§5.3: an SMS is claimed with the useful window left, and every gate open")

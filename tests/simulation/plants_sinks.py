@@ -11,7 +11,7 @@ import psycopg
 from schemas.attempt import AttemptState
 from sinks.audit import rows as audit_rows
 from sinks.audit import writer as audit_writer
-from sinks.dispatcher import claims_memory, facts, handle, rules, work
+from sinks.dispatcher import claims_memory, facts, handle, ports, rules, work
 from sinks.kafka import lanes
 from sinks.providers import simulated
 from tests.simulation.guard import SimClaims
@@ -161,6 +161,17 @@ def call_repeated_after_no_answer() -> Iterator[None]:
         return before(self, *given) if found.state is AttemptState.UNKNOWN else found
 
     with patched(handle.Dispatcher, "_call", call):
+        yield
+
+
+@sees("every_suppression_is_listed")
+def suppression_is_told_once() -> Iterator[None]:
+    """As it was: a dispatcher that died between its row and its records never told the list."""
+
+    def again(_self: Any, order: Any, known: Any) -> Any:
+        return ports.Handled(attempts=[handle._for(order, known)])
+
+    with patched(handle.Dispatcher, "_again", again):
         yield
 
 

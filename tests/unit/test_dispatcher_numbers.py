@@ -165,3 +165,24 @@ def test_a_hold_in_between_does_not_make_a_forgotten_key_safe(bench: Bench) -> N
     found = bench.attempt(3, after_unknown=False, key_until_ms=T0 + WINDOW_MS)
     assert (found.state, found.submission_no) == (AttemptState.UNKNOWN, 3)
     assert len(bench.mail.submitted) == 2
+
+
+def test_a_suppression_whose_dispatcher_died_before_telling_is_told_with_the_repeat(bench: Bench) -> None:
+    bench.mail.answers = [SubmitResult(AttemptState.FAILED, Reason.INVALID_RECIPIENT, suppress=True)]
+    bench.crash_at = "after_result"
+    with pytest.raises(Crash):
+        bench.handle()
+    bench.crash_at = ""
+    again = bench.handle()
+    (attempt,), (told,) = again.attempts, again.suppressions
+    assert (told.fingerprint, told.reason, told.cause) == (
+        attempt.fingerprint,
+        Reason.INVALID_RECIPIENT,
+        attempt.attempt_id,
+    )
+    assert len(bench.mail.submitted) == 1
+
+
+def test_a_repeat_of_what_was_accepted_suppresses_nobody(bench: Bench) -> None:
+    bench.handle()
+    assert bench.handle().suppressions == []
