@@ -29,6 +29,7 @@ from sinks.dispatcher.rules import (
     Refuse,
     RowAnswer,
     Stored,
+    Superseded,
     Verdict,
     asked_again_from_ms,
 )
@@ -85,6 +86,8 @@ class Dispatcher:
                 return Handled(wait_until_ms=known.until_ms)
             case Expired():
                 return self._expired(order, known)
+            case Superseded():
+                return Handled()
 
     def _again(self, order: Dispatch, known: Attempt) -> Handled:
         """The row's result once more, and the suppression it caused: whoever wrote both may have died before
@@ -144,7 +147,7 @@ class Dispatcher:
                 return Handled(attempts=[self._attempt(order, AttemptState.REFUSED, reason=verdict.reason)])
             case GiveBack():
                 return self._hold(order, verdict.reason)
-            case Stored() | Busy() | Expired():
+            case Stored() | Busy() | Expired() | Superseded():
                 return self._answered(order, verdict)
 
     def _ask(self, request: ClaimRequest) -> Verdict:

@@ -15,7 +15,9 @@
                               submitting, lease over      unknown under the new number: the machine may have
                                                           been told that n was held, and must decide knowing
                               anything else               publish the row again, under the new number
-    order below the row's     any                         publish the row again
+    order below the row's     claimed, submitting         nothing: it was answered before the higher one was given,
+                                                          which is in the log behind it and settles the row
+                              anything else               publish the row again
     other request digest      any                         conflicting_request, never sent
     other expiry, any channel any                         conflicting_request: the id had another life, which
                                                           the worker has forgotten
@@ -124,6 +126,11 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True)
+class Superseded:
+    """A higher number has the row and is under way: this order is over, and its answer was told."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     reason: Reason
 
@@ -135,8 +142,8 @@ class GiveBack:
     reason: Reason
 
 
-RowAnswer = Stored | Expired | Busy
-Verdict = Grant | Stored | Expired | Busy | Refuse | GiveBack
+RowAnswer = Stored | Expired | Busy | Superseded
+Verdict = Grant | RowAnswer | Refuse | GiveBack
 
 
 def judge(request: ClaimRequest, row: Row | None, facts: Facts, now_ms: int) -> Verdict:
@@ -190,6 +197,8 @@ def answer_of(
     left = row.state == "unknown" or row.may_have_left
     key_forgotten = left and 0 < key_until_ms <= now_ms + call_timeout_ms
     if row.state in ("claimed", "submitting"):
+        if submission_no < row.submission_no:
+            return Superseded()
         over_ms = row.lease_until_ms + (call_timeout_ms if row.state == "submitting" else 0)
         if now_ms < over_ms:
             return Busy(over_ms)

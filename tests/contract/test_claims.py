@@ -14,7 +14,7 @@ from schemas.ids import Channel
 from schemas.reasons import Reason
 from sinks.dispatcher.claims import Claims, PostgresClaims
 from sinks.dispatcher.claims_memory import MemoryClaims
-from sinks.dispatcher.rules import Busy, ClaimRequest, Expired, Grant, Refuse, Stored
+from sinks.dispatcher.rules import Busy, ClaimRequest, Expired, Grant, Refuse, Stored, Superseded
 from sinks.postgres.migrate import migrate
 from sinks.postgres.pool import Database
 
@@ -169,6 +169,18 @@ def test_an_older_number_is_answered_from_the_row(guard: Guard) -> None:
     guard.claims.claim(order(2))
     finish(guard, "held", 2)
     assert isinstance(guard.claims.claim(order(1)), Stored)
+
+
+def test_an_older_number_is_over_while_a_higher_one_is_under_way_also_after_its_lease(guard: Guard) -> None:
+    """The older one was sent and told as unknown; claimed again it would be sent a second time."""
+    guard.claims.claim(order())
+    guard.claims.begin("c-email-1")
+    finish(guard, "unknown")
+    assert isinstance(guard.claims.claim(order(2, claim_id="claim-2", after_unknown=True)), Grant)
+    assert isinstance(guard.claims.claim(order(claim_id="again")), Superseded)
+    guard.let_pass(LEASE_MS + CALL_MS)
+    assert isinstance(guard.claims.claim(order(claim_id="again")), Superseded)
+    assert isinstance(guard.claims.claim(order(2, claim_id="claim-3", after_unknown=True)), Grant)
 
 
 def test_a_holder_that_died_before_its_call_is_replaced_after_its_lease(guard: Guard) -> None:

@@ -40,6 +40,18 @@ def order_that_does_not_know_may_resubmit() -> Iterator[None]:
         yield
 
 
+@sees("one_message")
+def older_order_takes_the_row_of_a_higher_one() -> Iterator[None]:
+    """As it was: an order that was sent and told as unknown, delivered again beside its successor's claim."""
+    before = rules.answer_of
+
+    def answer(row: Any, submission_no: int, **more: Any) -> Any:
+        return before(row, max(submission_no, row.submission_no), **more)
+
+    with patched(rules, "answer_of", answer), patched(claims_memory, "answer_of", answer):
+        yield
+
+
 @sees("one_message", "every_submission_has_a_claim", "results_come_first")
 def claim_row_without_lease() -> Iterator[None]:
     """A row somebody is at looks free."""
