@@ -13,7 +13,19 @@ from typing import Annotated
 import typer
 
 from compose import logs
-from compose.commands import demo, doctor, explain, keys, processes, publish, scenario, topics, up
+from compose.commands import (
+    demo,
+    doctor,
+    explain,
+    keys,
+    policy,
+    processes,
+    publish,
+    scenario,
+    template,
+    topics,
+    up,
+)
 from compose.output import AWAY, FAULT, REFUSED, fail, say
 from schemas.errors import BackstopError, FileRefused, GuardUnavailable
 from sinks.kafka.consumer import KafkaAway
@@ -55,6 +67,8 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(keys.app, name="keys")
 app.add_typer(publish.app, name="publish")
 app.add_typer(scenario.app, name="scenario")
+app.add_typer(template.app, name="template")
+app.add_typer(policy.app, name="policy")
 
 
 def run() -> None:

@@ -187,7 +187,7 @@ def _part(about: About, template: Template, locale: str, part: str, source: str)
 
 
 def _plain(template: Template, tree: nodes.Template) -> Said:
-    """Names and `if … is defined`, nothing else (F19): no filter hides a missing value, no call prints one."""
+    """Names and `if … is defined` only (F19): no filter hides a missing value, no call prints one."""
     known = template.variables.keys() | set(_ALWAYS)
     for name in sorted(meta.find_undeclared_variables(tree) - known):
         yield "undefined_variable", f"{name} is not declared in {VARIABLES}"

@@ -15,8 +15,8 @@
                               submitting, lease over      unknown under the new number: the machine may have
                                                           been told that n was held, and must decide knowing
                               anything else               publish the row again, under the new number
-    order below the row's     claimed, submitting         nothing: it was answered before the higher one was given,
-                                                          which is in the log behind it and settles the row
+    order below the row's     claimed, submitting         nothing: it was answered before the higher one was
+                                                          given, which lies behind it and settles the row
                               anything else               publish the row again
     other request digest      any                         conflicting_request, never sent
     other expiry, any channel any                         conflicting_request: the id had another life, which

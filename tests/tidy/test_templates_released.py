@@ -12,6 +12,7 @@ from schemas.errors import PolicyError, TemplateBroken
 from schemas.manifest import check
 from schemas.policy import read as read_policies
 from schemas.policy import released as released_policies
+from schemas.policy_lint import lint as lint_policy
 from schemas.templates.lint import lint
 from schemas.templates.registry import read, shipped, versions
 
@@ -64,3 +65,8 @@ def test_a_released_version_speaks_two_languages_at_least(ref: str) -> None:
 def test_every_policy_names_a_version_of_its_own_purpose() -> None:
     for policy in released_policies().values():
         assert shipped()[policy.template].purpose == policy.purpose
+
+
+def test_no_shipped_policy_has_numbers_that_cannot_be_meant() -> None:
+    for policy in released_policies().values():
+        assert [r for r in lint_policy(policy, shipped().get(policy.template)) if r.is_mistake] == []
