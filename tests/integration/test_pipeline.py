@@ -14,6 +14,7 @@ from schemas.control import ControlAction
 from schemas.decision import CloseKind, Decision, Phase
 from schemas.ids import Channel
 from schemas.reasons import Reason
+from sinks.operator.references import live_intents
 from tests.conftest import Servers
 from tests.integration import pipeline_rig
 from tests.integration.guard_rig import EMAIL, EMAIL_KEYED, POLICY, eventually, messages
@@ -222,3 +223,16 @@ def test_whoever_got_the_held_email_in_time_gets_no_sms_and_whoever_got_the_sms_
         assert (messages(pipeline.emails(intent_id)), pipeline.texts(intent_id)) == (1, [])
     for intent_id in trouble.soon:
         assert (messages(pipeline.emails(intent_id)), len(pipeline.texts(intent_id))) == (0, 1)
+
+
+# who still needs what
+
+
+def test_live_intents_are_counted_by_policy_until_they_are_over(pipeline: Pipeline) -> None:
+    def live() -> int:
+        return live_intents(pipeline.settings.kafka, pipeline.settings.prefix)[SPARE_POLICY]
+
+    one = pipeline.publish(30.0, policy=SPARE_POLICY)
+    eventually(lambda: live() >= 1)
+    pipeline.complete(one)
+    eventually(lambda: live() == 0, within_s=70.0)  # others of this policy end by their expiry of 60 s

@@ -70,11 +70,18 @@ def every_order_is_answered(seen: Seen) -> Found:
             yield f"{lookup.intent_id} {lookup.channel.value} look-up {lookup.poll_no}"
 
 
-@liveness("§3: what the guard suppresses is on the compacted list too, which survives the database")
+@liveness(
+    "§3: what the guard suppresses is on the compacted list too, once the result that caused it is told"
+)
 def every_suppression_is_listed(seen: Seen) -> Found:
+    """A result that nobody could tell before its intent was over is in the guard only, for `reconcile`."""
     listed = {(s.fingerprint, s.channel) for _, s in seen.suppressions}
+    told = {(a.fingerprint, a.channel) for _, a in seen.attempts if a.state is AttemptState.FAILED}
     for granted in seen.world.granted:
-        if granted.what == "suppressed" and (granted.fingerprints[0], granted.channel) not in listed:
+        if granted.what != "suppressed":
+            continue
+        place = (granted.fingerprints[0], granted.channel)
+        if place in told and place not in listed:
             yield f"{granted.channel.value}: {granted.fingerprints[0]}, taken at {granted.at_ms}"
 
 
