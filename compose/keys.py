@@ -4,7 +4,8 @@
     dispatcher.json   the private sealing keys, fingerprint keys, digest key
     letters.json      the key of dead-letter hashes                        worker, dispatcher, poller, auditor
 
-Files are readable by their owner only. It must not print a key.
+Files are readable by their owner only, and replaced in one step. A rotation writes the dispatcher's file
+first: between the two files a publisher seals under a key the dispatcher has. It must not print a key.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compose.clock import entropy
+from compose.clock import SystemClock, entropy
+from compose.replace import Fault, no_fault, replace
 from schemas.errors import BackstopError, SettingsRefused
 from schemas.fingerprints import FingerprintKeys
 from schemas.sealed import SealingKey, UnsealingKeys, generate_key
 
 PUBLISHER, DISPATCHER, LETTERS = "publisher.json", "dispatcher.json", "letters.json"
 KEY_BYTES = 32
+
+Fields = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,64 +48,65 @@ def generate(folder: Path, *, key_id: str = "s1", fingerprint_id: str = "k1") ->
         refused = SettingsRefused([f"{path} exists; keys are never overwritten" for path in there])
         refused.remedy = "Use these, or write new ones into another folder with --out."
         raise refused
+    at_ms = SystemClock().now_ms()
     public, private = generate_key(key_id)
-    prints = {"current": fingerprint_id, "keys": {fingerprint_id: _text(entropy(KEY_BYTES))}}
-    content: dict[str, dict[str, Any]] = {
-        PUBLISHER: {"sealing": public, "fingerprint": prints},
+    prints = {
+        "current": fingerprint_id,
+        "keys": {fingerprint_id: new_secret()},
+        "created_ms": {fingerprint_id: at_ms},
+    }
+    made = {key_id: at_ms}
+    content: dict[str, Fields] = {
+        LETTERS: {"letter_key": new_secret()},
         DISPATCHER: {
             "unsealing": [private],
+            "created_ms": made,
             "shredded": [],
+            "shredded_ms": {},
             "fingerprint": prints,
-            "digest_key": _text(entropy(KEY_BYTES)),
+            "digest_key": new_secret(),
         },
-        LETTERS: {"letter_key": _text(entropy(KEY_BYTES))},
+        PUBLISHER: {"sealing": public, "created_ms": made, "fingerprint": prints},
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, fields in content.items():
-            path = folder / name
-            path.touch(mode=0o600)
-            path.write_text(json.dumps(fields, indent=1) + "\n")
     except OSError as exc:
-        raise SettingsRefused([f"keys: {folder} cannot be written to ({type(exc).__name__})"]) from None
-    return [folder / name for name in content]
+        raise _unwritable(folder, exc) from None
+    for name, fields in content.items():
+        write(folder / name, fields)
+    return [folder / name for name in (PUBLISHER, DISPATCHER, LETTERS)]
 
 
 def publisher_keys(folder: Path) -> PublisherKeys:
     """Raises `SettingsRefused`."""
-    found = _read(folder / PUBLISHER)
+    found = read(folder / PUBLISHER)
     try:
         return PublisherKeys(SealingKey(found["sealing"]), _fingerprints(found))
-    except (KeyError, ValueError, TypeError, BackstopError):
+    except (KeyError, ValueError, TypeError, AttributeError, BackstopError):
         raise _broken(folder / PUBLISHER) from None
 
 
 def dispatcher_keys(folder: Path) -> DispatcherKeys:
     """Raises `SettingsRefused`."""
-    found = _read(folder / DISPATCHER)
+    found = read(folder / DISPATCHER)
     try:
         ring = UnsealingKeys(found["unsealing"], shredded=found["shredded"])
         return DispatcherKeys(ring, _fingerprints(found), b64decode(found["digest_key"], validate=True))
-    except (KeyError, ValueError, TypeError, BackstopError):
+    except (KeyError, ValueError, TypeError, AttributeError, BackstopError):
         raise _broken(folder / DISPATCHER) from None
 
 
 def letter_key(folder: Path) -> bytes:
     """Raises `SettingsRefused`."""
-    found = _read(folder / LETTERS)
+    found = read(folder / LETTERS)
     try:
         return b64decode(found["letter_key"], validate=True)
     except (KeyError, ValueError, TypeError):
         raise _broken(folder / LETTERS) from None
 
 
-def _fingerprints(found: dict[str, Any]) -> FingerprintKeys:
-    given = found["fingerprint"]
-    keys = {key_id: b64decode(text, validate=True) for key_id, text in given["keys"].items()}
-    return FingerprintKeys(given["current"], keys)
-
-
-def _read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Fields:
+    """The fields of a key file. Raises `SettingsRefused`."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
@@ -111,9 +116,28 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
+def write(path: Path, fields: Fields, *, wipe: bool = False, fault: Fault = no_fault) -> None:
+    """In one step, as `compose.replace` does. Raises `SettingsRefused`."""
+    try:
+        replace(path, json.dumps(fields, indent=1) + "\n", wipe=wipe, fault=fault)
+    except OSError as exc:
+        raise _unwritable(path.parent, exc) from None
+
+
+def new_secret() -> str:
+    """A new symmetric key as a file holds it."""
+    return b64encode(entropy(KEY_BYTES)).decode()
+
+
+def _fingerprints(found: Fields) -> FingerprintKeys:
+    given = found["fingerprint"]
+    keys = {key_id: b64decode(text, validate=True) for key_id, text in given["keys"].items()}
+    return FingerprintKeys(given["current"], keys)
+
+
+def _unwritable(folder: Path, exc: OSError) -> SettingsRefused:
+    return SettingsRefused([f"keys: {folder} cannot be written to ({type(exc).__name__})"])
+
+
 def _broken(path: Path) -> SettingsRefused:
     return SettingsRefused([f"keys: {path} is not a key file of this version"])
-
-
-def _text(key: bytes) -> str:
-    return b64encode(key).decode()
