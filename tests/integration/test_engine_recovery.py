@@ -52,7 +52,7 @@ def test_a_restore_waits_for_a_hung_transaction_names_it_and_sees_what_lies_behi
     assert [o.state for o in found[changelog, 0]] == ["Ongoing"]
     assert found[changelog, 1] == []
     log = rig.start("a", settings=REPORT)
-    until(lambda: f"{changelog}/0 waits for transaction {rig.app_id}-hung" in log.read_text(), 15, "a report")
+    until(lambda: f"{changelog}/0 waits for transaction {rig.app_id}-hung" in log.read_text(), 40, "a report")
     assert "worker ready" not in log.read_text()
     until(lambda: "worker ready" in log.read_text(), HUNG_MS / 1000 + 15, "ready after the broker's abort")
     rig.send("in", [(b"kept", b""), (b"open", b"")], partition=0)
@@ -67,7 +67,7 @@ def test_a_new_owner_waits_for_offsets_that_are_accepted_but_undecided(rig: Rig)
     old.send_offsets_to_transaction([TopicPartition(rig.topic("in"), 0, 12)], outsider(rig.app_id), 10)
     log = rig.start("a", settings=REPORT)
     until(
-        lambda: f"committed offsets of {rig.app_id}: __consumer_offsets/" in log.read_text(), 20, "a report"
+        lambda: f"committed offsets of {rig.app_id}: __consumer_offsets/" in log.read_text(), 40, "a report"
     )
     assert f"{rig.app_id}-old" in log.read_text()
     old.commit_transaction(10)
