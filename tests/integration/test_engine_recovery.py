@@ -22,7 +22,7 @@ pytestmark = pytest.mark.proof
 rig = engine_rig.rig  # the fixture
 
 
-HUNG_MS = 6_000
+HUNG_MS = 15_000
 REPORT = {"restore_report_s": 1.0}
 
 
