@@ -36,14 +36,16 @@ demo: setup ## real Kafka and Postgres, over 200 intents, every outcome, four pr
 demo-chaos: setup ## the same while every part of ours is killed at random
 	@$(BIN)/backstop demo --chaos $(ARGS)
 
-# Two files at a time, each half with servers of its own; the demo, whose deadlines are seconds, runs alone.
+# Two files at a time, each half with servers of its own; what has deadlines of seconds runs alone: the demo, and the
+# stories in real time.
 test: lint types contracts ## style, types, import contracts, then the tests on the real broker and database
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m "not proof" --ignore tests/acceptance/test_demo.py $(ARGS)
 	@$(BIN)/pytest tests/acceptance/test_demo.py $(ARGS)
 
 prove: setup ## what takes longer: the worlds, planted bugs, crashes at every boundary, floods
 	@$(BIN)/python -m tests.simulation --seed $(SEED) --seeds 300 --jobs 2
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m proof $(ARGS)
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m proof --ignore tests/acceptance/test_scenarios_real.py $(ARGS)
+	@$(BIN)/pytest tests/acceptance/test_scenarios_real.py $(ARGS)
 
 SEED := $(shell printf '%d' 0x$$(git rev-parse --short=6 HEAD 2>/dev/null || echo 1) 2>/dev/null || echo 1)
 
