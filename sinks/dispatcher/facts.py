@@ -128,27 +128,30 @@ def write_facts(
 ) -> None:
     """What these records say, and how far the topics were read, in one transaction of the guard.
 
-    `ends`: positions of partitions read to their end, transaction markers included.
+    `ends`: positions of partitions read to their end, transaction markers included. Of a destination the
+    last word counts, as the topic has it: a STOP that follows a lift stands.
     """
     closed: list[tuple[str, Reason]] = []
-    suppressed: list[tuple[str, str, Reason, str]] = []
-    lifted: list[tuple[str, str]] = []
+    last: dict[tuple[str, str], Suppression] = {}
     progress: dict[Place, int] = {}
     for message in messages:
         progress[message.topic, message.partition] = message.offset + 1
         record = decode(names.kind_of(message.topic), message.key, message.value)
         if isinstance(record, Suppression):
-            if record.action is SuppressionAction.SUPPRESS:
-                suppressed.append((record.fingerprint, record.channel.value, record.reason, record.cause))
-            else:
-                lifted.append((record.fingerprint, record.channel.value))
+            last[record.fingerprint, record.channel.value] = record
         elif not isinstance(record, Undecodable):
             end = _end_of(record)
             if end is not None:
                 closed.append(end)
     for place, offset in ends.items():
         progress[place] = max(offset, progress.get(place, 0))
-    claims.write_facts(closed=closed, suppressed=suppressed, lifted=lifted, progress=progress)
+    stands = [r for r in last.values() if r.action is SuppressionAction.SUPPRESS]
+    claims.write_facts(
+        closed=closed,
+        suppressed=[(r.fingerprint, r.channel.value, r.reason, r.cause) for r in stands],
+        lifted=[place for place, r in last.items() if r.action is SuppressionAction.LIFT],
+        progress=progress,
+    )
 
 
 def _end_of(record: object) -> tuple[str, Reason] | None:

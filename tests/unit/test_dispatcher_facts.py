@@ -7,11 +7,14 @@ from collections.abc import Iterable
 
 import pytest
 
+from schemas.ids import Channel
+from schemas.reasons import Reason
 from schemas.record import TopicKind
+from schemas.suppression import Suppression, SuppressionAction
 from schemas.topics import TopicNames
 from sinks.dispatcher.claims_memory import MemoryClaims
-from sinks.dispatcher.facts import ClockGuard, CompletionsRead
-from sinks.kafka.consumer import Place, made_anew
+from sinks.dispatcher.facts import ClockGuard, CompletionsRead, write_facts
+from sinks.kafka.consumer import Message, Place, made_anew
 from tests.unit.poller_fakes import HandClock
 
 NAMES = TopicNames()
@@ -79,3 +82,37 @@ def test_a_clock_apart_from_the_log_is_told_once_and_when_it_is_right_again(
         "our clock and the log's are 5000 ms apart: nothing is sent",
         "our clock and the log's agree again",
     ]
+
+
+STOPPED = Suppression(
+    fingerprint="k1.s." + "ab" * 16,
+    channel=Channel.SMS,
+    reason=Reason.OPTED_OUT,
+    cause="int-0001-test:sms:1:failed",
+    at_ms=1_790_000_000_000,
+)
+LIFTED = STOPPED.model_copy(update={"action": SuppressionAction.LIFT})
+
+
+@pytest.mark.parametrize(
+    ("said", "is_listed"),
+    [
+        ([STOPPED], True),
+        ([STOPPED, LIFTED], False),
+        ([LIFTED, STOPPED], True),
+        ([STOPPED, LIFTED, STOPPED], True),
+        ([LIFTED, STOPPED, LIFTED], False),
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_last_word_about_a_destination_counts_however_much_is_read_at_once(
+    said: list[Suppression], is_listed: bool, at_once: bool
+) -> None:
+    claims, topic = MemoryClaims(lambda: 0), NAMES[TopicKind.SUPPRESSIONS]
+    messages = [
+        Message(topic, 0, offset, 0, record.key.encode(), record.to_bytes())
+        for offset, record in enumerate(said)
+    ]
+    for batch in [messages] if at_once else [[one] for one in messages]:
+        write_facts(claims, NAMES, batch, {})
+    assert ((STOPPED.fingerprint, Channel.SMS.value) in claims._suppressed) is is_listed
