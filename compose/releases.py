@@ -24,6 +24,18 @@ class ReleaseRefused(BackstopError):
     remedy = "Correct what is named and try again; released versions never change, a new version always may."
 
 
+def own_shelf(given: Path | None, configured: Path | None, setting: str) -> Path:
+    """The deployment's own folder. Raises `ReleaseRefused`: what ships is nobody's to change."""
+    shelf = given or configured
+    if shelf is None:
+        raise ReleaseRefused(
+            "no shelf: what ships with Backstop is not yours to change",
+            code="no_shelf",
+            remedy=f"Name a folder of your own with --shelf, and with {setting} for the processes.",
+        )
+    return shelf
+
+
 def name_and_version(ref: str) -> tuple[str, int]:
     """`password_reset:v2` → (`password_reset`, 2). Raises `ReleaseRefused`."""
     found = _REF.fullmatch(ref)

@@ -32,15 +32,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for mach
 
 
 def own_shelf(given: Path | None) -> Path:
-    """The deployment's own policies. Raises `ReleaseRefused`: what ships is nobody's to change."""
-    shelf = given or configuration.load().policies_dir
-    if shelf is None:
-        raise ReleaseRefused(
-            "no shelf: the policies that ship with Backstop are not yours to change",
-            code="no_shelf",
-            remedy="Name a folder of your own with --shelf, and BACKSTOP_POLICIES_DIR for the processes.",
-        )
-    return shelf
+    return releases.own_shelf(given, configuration.load().policies_dir, "BACKSTOP_POLICIES_DIR")
 
 
 @app.command()

@@ -36,15 +36,7 @@ EXPIRY_MS = 900_000  # of a preview: a quarter of an hour from now
 
 
 def own_shelf(given: Path | None) -> Path:
-    """The deployment's own catalogue. Raises `ReleaseRefused`: what ships is nobody's to change."""
-    shelf = given or configuration.load().templates_dir
-    if shelf is None:
-        raise ReleaseRefused(
-            "no shelf: the catalogue that ships with Backstop is not yours to change",
-            code="no_shelf",
-            remedy="Name a folder of your own with --shelf, and BACKSTOP_TEMPLATES_DIR for the processes.",
-        )
-    return shelf
+    return releases.own_shelf(given, configuration.load().templates_dir, "BACKSTOP_TEMPLATES_DIR")
 
 
 @app.command()

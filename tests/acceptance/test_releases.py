@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from compose import releases
 from compose.app import app
 from compose.releases import ReleaseRefused
 from compose.settings import Settings, policies, templates
@@ -147,3 +149,38 @@ def test_numbers_that_cannot_be_meant_are_named_and_not_released(
     assert rule in {remark["rule"] for remark in remarks if remark["is_mistake"]}
     with pytest.raises(ReleaseRefused):
         told("policy", "release", OWN, "--shelf", tmp_path)
+
+
+def test_a_retired_version_is_gone_and_its_name_is_used_up(tmp_path: Path) -> None:
+    """The commands also ask the cluster who still needs it: tests/integration/test_pipeline.py."""
+    folder = made(tmp_path)
+    told("template", "release", "welcome:v1", "--shelf", tmp_path)
+    gone = releases.retire(tmp_path, "welcome:v1")
+    assert "welcome/v1/en/sms.txt.j2" in gone
+    assert not folder.exists()
+    assert not releases.is_released(tmp_path, "welcome:v1")
+    assert templates(Settings(templates_dir=tmp_path)).keys() == templates(Settings()).keys()
+    assert told("template", "new", "welcome", "--shelf", tmp_path, "--like", RESET)["version"] == "welcome:v2"
+    (tmp_path / "welcome" / "v2").rename(tmp_path / "welcome" / "v1")  # by hand, under the old name
+    with pytest.raises(ReleaseRefused, match="retired"):
+        told("template", "release", "welcome:v1", "--shelf", tmp_path)
+
+
+def test_what_was_never_released_cannot_be_retired(tmp_path: Path) -> None:
+    made(tmp_path)
+    with pytest.raises(ReleaseRefused, match="not released"):
+        told("template", "retire", "welcome:v1", "--shelf", tmp_path)
+
+
+def test_the_figures_of_a_policy_are_its_own(tmp_path: Path) -> None:
+    file = Path(told("policy", "new", "password_reset__short", "--shelf", tmp_path)["file"])
+    says = {r["rule"]: r["says"] for r in told("policy", "lint", OWN, "--shelf", tmp_path)[OWN]}
+    assert says["look_ups"] == "deadline 600 s: 12 look-ups of the e-mail before it, and the last look"
+    assert says["latest_sms"].startswith("8 s after the deadline (look_wait_ms 3 s + claim_hold_ms_max 5 s)")
+    file.write_text(file.read_text("utf-8").replace("look_wait_ms = 3_000", "look_wait_ms = 4_000"))
+    says = {r["rule"]: r["says"] for r in told("policy", "lint", OWN, "--shelf", tmp_path)[OWN]}
+    assert says["latest_sms"].startswith("9 s after the deadline")
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"backstop {version('backstop')}\n"

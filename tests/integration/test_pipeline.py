@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
+from compose.app import app
 from compose.clock import random_id
+from compose.releases import ReleaseRefused
 from schemas.control import ControlAction
 from schemas.decision import CloseKind, Decision, Phase
 from schemas.ids import Channel
@@ -228,11 +232,21 @@ def test_whoever_got_the_held_email_in_time_gets_no_sms_and_whoever_got_the_sms_
 # who still needs what
 
 
-def test_live_intents_are_counted_by_policy_until_they_are_over(pipeline: Pipeline) -> None:
+def test_what_live_intents_need_is_counted_and_not_retired_until_they_are_over(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def live() -> int:
         return live_intents(pipeline.settings.kafka, pipeline.settings.prefix)[SPARE_POLICY]
 
     one = pipeline.publish(30.0, policy=SPARE_POLICY)
     eventually(lambda: live() >= 1)
+    for name, value in pipeline.rig.environment.items():
+        monkeypatch.setenv(name, value)
+    answer = CliRunner().invoke(app, ["template", "references", "password_reset:v1", "--json"])
+    told = json.loads(answer.stdout)
+    assert SPARE_POLICY in told["policies"]
+    assert told["live_intents"] >= 1
+    with pytest.raises(ReleaseRefused, match="live intents need"):
+        CliRunner().invoke(app, ["policy", "retire", SPARE_POLICY], catch_exceptions=False)
     pipeline.complete(one)
     eventually(lambda: live() == 0, within_s=70.0)  # others of this policy end by their expiry of 60 s
