@@ -125,8 +125,10 @@ def test_the_next_submission_is_missed_anew() -> None:
     game = _unknown(BY_REFERENCE)
     at = missed(game, 6000)
     game.give(at + 100, attempt(at + 100, A.UNKNOWN, submission_no=2))
-    missed(game, 6000, times=1)
+    missed(game, 6000, times=1, about=2)
     assert emails(game) == [1, 2]
+    missed(game, 6000, times=1, about=2)
+    assert emails(game) == [1, 2, 3]
 
 
 def test_not_found_by_a_clock_that_runs_ahead_does_not_count_earlier() -> None:
