@@ -47,9 +47,7 @@ class Track(msgspec.Struct, omit_defaults=True):
     real_submissions: int = 0  # those that reached, or may have reached, the provider
     submitted_ms: int = NEVER  # the first that may have been accepted
     lease_until_ms: int = NEVER
-    missed_ms: int = (
-        NEVER  # the provider did not know the last submission, and it counted: once more settles it
-    )
+    missed_ms: int = NEVER  # the provider did not know the last submission: once more settles it
     message_id: str | None = None
     retry_ms: int = NEVER  # when the next submission is due
     risked: bool = False
