@@ -6,8 +6,12 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from tests.integration import engine_rig
 from tests.integration.engine_rig import Rig, keys, until
+
+pytestmark = pytest.mark.proof
 
 rig = engine_rig.rig  # the fixture
 

@@ -32,6 +32,8 @@ from tests.integration import pipeline_rig
 from tests.integration.guard_rig import eventually, messages
 from tests.integration.pipeline_rig import Pipeline
 
+pytestmark = pytest.mark.proof
+
 LIVE_S = 25.0  # long enough to turn two dispatchers' worth of starts before the SMS is due
 
 
