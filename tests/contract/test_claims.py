@@ -14,7 +14,17 @@ from schemas.ids import Channel
 from schemas.reasons import Reason
 from sinks.dispatcher.claims import Claims, PostgresClaims
 from sinks.dispatcher.claims_memory import MemoryClaims
-from sinks.dispatcher.rules import Busy, ClaimRequest, Expired, Grant, Refuse, Stored, Superseded
+from sinks.dispatcher.rules import (
+    Busy,
+    ClaimRequest,
+    Expired,
+    Grant,
+    Lifted,
+    Listed,
+    Refuse,
+    Stored,
+    Superseded,
+)
 from sinks.postgres.migrate import migrate
 from sinks.postgres.pool import Database
 
@@ -306,11 +316,11 @@ def test_who_is_done_gets_nothing_not_even_a_byte_after_the_claim(guard: Guard, 
 
 
 def test_a_suppressed_destination_is_refused_under_any_live_key_until_it_is_lifted(guard: Guard) -> None:
-    facts(guard, suppressed=[("k0.e.bb", "email", Reason.PERMANENT_BOUNCE, "cause")])
+    facts(guard, suppressed=[Listed("k0.e.bb", "email", Reason.PERMANENT_BOUNCE, "cause")])
     assert guard.claims.claim(order()) == Refuse(Reason.SUPPRESSED)
     other = order(channel=S, intent_id="int-0002-test", fingerprints=("k1.s.cc",))
     assert isinstance(guard.claims.claim(other), Grant)
-    facts(guard, lifted=[("k0.e.bb", "email")])
+    facts(guard, lifted=[Lifted("k0.e.bb", "email")])
     assert isinstance(guard.claims.claim(order()), Grant)
 
 
