@@ -32,7 +32,6 @@ BY_HAND = (
     Reason.INVALID_RECIPIENT,
 )
 LISTED = (*BY_HAND, Reason.PROVIDER_SUPPRESSED)  # what an import may bring back
-TAKES_OFF = (Reason.CONSENT_GIVEN, Reason.LISTED_BY_MISTAKE)
 
 
 class OptedOut(BackstopError):

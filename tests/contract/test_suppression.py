@@ -186,3 +186,31 @@ def test_a_mistake_taken_off_in_the_same_batch_leaves_the_stop_in_it(guard: Guar
     assert not goes_out(guard, "two")
     read(guard, record(Reason.CONSENT_GIVEN, T0 + 2, lift=True))
     assert goes_out(guard, "three")
+
+
+@pytest.mark.parametrize("reason", [Reason.OPTED_OUT, Reason.PROVIDER_SUPPRESSED])
+def test_what_one_account_learned_holds_on_another_account_and_for_another_tenant(
+    guard: Guard, reason: Reason
+) -> None:
+    """The provider is changed in between: still nothing (cases F35, F36)."""
+    assert goes_out(guard, "one")
+    guard.claims.begin("one")
+    guard.claims.finish(
+        "one",
+        intent_id="int-one-test",
+        channel=S,
+        submission_no=1,
+        state="failed",
+        result={},
+        suppress=(NEW, reason),
+    )
+    for account, tenant in (("text-a", "tenant-0001"), ("text-b", "tenant-0001"), ("text-b", "tenant-0002")):
+        asked = order(
+            channel=S,
+            intent_id=f"int-{account}-{tenant}",
+            claim_id=f"{account}-{tenant}",
+            fingerprints=(NEW, OLD),
+            account=account,
+            tenant=tenant,
+        )
+        assert guard.claims.claim(asked) == Refuse(Reason.SUPPRESSED)
