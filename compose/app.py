@@ -22,6 +22,7 @@ from compose.commands import (
     processes,
     publish,
     scenario,
+    suppression,
     template,
     topics,
     up,
@@ -66,6 +67,7 @@ doctor.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(keys.app, name="keys")
 app.add_typer(publish.app, name="publish")
+app.add_typer(suppression.app, name="suppression")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(template.app, name="template")
 app.add_typer(policy.app, name="policy")

@@ -110,6 +110,12 @@ class Reason(StrEnum):
         ReasonClass.PROGRESS,
         "No submission of the e-mail is known at the deadline; the policy gives it bounded extra time.",
     )
+    CONSENT_GIVEN = "consent_given", ReasonClass.PROGRESS, "The person agreed again after opting out."
+    LISTED_BY_MISTAKE = (
+        "listed_by_mistake",
+        ReasonClass.PROGRESS,
+        "The destination was on the suppression list by mistake.",
+    )
     RELEASED = "released", ReasonClass.PROGRESS, "A hold ended and the order was given again."
     NEEDLESS_FALLBACK = (
         "needless_fallback",
@@ -151,6 +157,11 @@ class Reason(StrEnum):
     )
     COMPLAINT = "complaint", ReasonClass.RECIPIENT, "The person reported an earlier message as unwanted."
     OPTED_OUT = "opted_out", ReasonClass.RECIPIENT, "The person answered STOP."
+    SUPPRESSED_BY_HAND = (
+        "suppressed_by_hand",
+        ReasonClass.RECIPIENT,
+        "An operator put the destination on the suppression list.",
+    )
     BLOCKED = "blocked", ReasonClass.RECIPIENT, "The carrier or mail server blocks this message for good."
     CONTENT_REFUSED = (
         "content_refused",

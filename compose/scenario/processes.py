@@ -25,6 +25,7 @@ from schemas.topics import TopicNames
 from sinks.dispatcher.claims_memory import MemoryClaims
 from sinks.dispatcher.handle import Dispatcher
 from sinks.dispatcher.ports import Handled
+from sinks.dispatcher.rules import Listed
 from sinks.poller.handle import Answer, Call, Performed, Poller
 from sinks.poller.schedule import Order
 
@@ -215,14 +216,15 @@ class MemoryDispatcher:
 def _facts(record: Record) -> Mapping[str, Any]:
     """What `write_facts` takes, for one record."""
     closed: list[tuple[str, Reason]] = []
-    suppressed: list[tuple[str, str, Reason, str]] = []
+    suppressed: list[Listed] = []
     match record:
         case IntentCompleted():
             closed.append((record.intent_id, Reason.COMPLETED))
         case IntentCancelled():
             closed.append((record.intent_id, Reason.CANCELLED))
         case Suppression() if record.action is SuppressionAction.SUPPRESS:
-            suppressed.append((record.fingerprint, record.channel.value, record.reason, record.cause))
+            place = (record.fingerprint, record.channel.value)
+            suppressed.append(Listed(*place, record.reason, record.cause, record.at_ms))
     return {"closed": closed, "suppressed": suppressed, "lifted": []}
 
 

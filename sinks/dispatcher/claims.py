@@ -6,20 +6,34 @@ scenarios. It must not decide: `rules.judge` does, under the locks taken here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from psycopg.types.json import Jsonb
 
 from schemas.ids import Channel
 from schemas.reasons import Reason, reason_of
-from sinks.dispatcher.rules import ClaimRequest, Facts, Grant, Row, RowAnswer, Verdict, answer_of, judge
+from sinks.dispatcher.rules import (
+    ClaimRequest,
+    Facts,
+    Grant,
+    Lifted,
+    Listed,
+    Row,
+    RowAnswer,
+    Verdict,
+    answer_of,
+    judge,
+)
 from sinks.postgres.pool import Database
 from sinks.postgres.queries import load
 
 SQL = load("sinks.dispatcher")
 
 Place = tuple[str, int]
+_NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
 class Claims(Protocol):
@@ -74,11 +88,13 @@ class Claims(Protocol):
         self,
         *,
         closed: list[tuple[str, Reason]],
-        suppressed: list[tuple[str, str, Reason, str]],
-        lifted: list[tuple[str, str]],
+        suppressed: Sequence[Listed],
+        lifted: Sequence[Lifted],
         progress: Mapping[Place, int],
+        consented: Mapping[str, int] = _NOBODY,
     ) -> None:
-        """What was read of the topics, and how far, in one transaction."""
+        """What was read of the topics, and how far, in one transaction; `lifted` before `suppressed`.
+        `consented`: since when, by fingerprint; what a person opted out of before then is open again."""
         ...
 
     def progress(self) -> dict[Place, int]: ...
@@ -193,14 +209,7 @@ class PostgresClaims:
             if not ours:
                 cursor.execute(SQL["late_result"], values)
             if suppress is not None:
-                fingerprint, reason = suppress
-                listed = {
-                    "fingerprint": fingerprint,
-                    "channel": channel.value,
-                    "reason": reason.value,
-                    "cause": claim_id,
-                }
-                cursor.execute(SQL["suppression_write"], listed)
+                _list(cursor, Listed(suppress[0], channel.value, suppress[1], claim_id))
             self._fault("in_result")
             return ours
 
@@ -208,23 +217,24 @@ class PostgresClaims:
         self,
         *,
         closed: list[tuple[str, Reason]],
-        suppressed: list[tuple[str, str, Reason, str]],
-        lifted: list[tuple[str, str]],
+        suppressed: Sequence[Listed],
+        lifted: Sequence[Lifted],
         progress: Mapping[Place, int],
+        consented: Mapping[str, int] = _NOBODY,
     ) -> None:
         with self._database.transaction() as cursor:
             for intent_id, reason in closed:
                 cursor.execute(SQL["closed_write"], {"intent_id": intent_id, "reason": reason.value})
-            for fingerprint, channel, reason, cause in suppressed:
-                listed = {
-                    "fingerprint": fingerprint,
-                    "channel": channel,
-                    "reason": reason.value,
-                    "cause": cause,
-                }
-                cursor.execute(SQL["suppression_write"], listed)
-            for fingerprint, channel in lifted:
-                cursor.execute(SQL["suppression_lift"], {"fingerprint": fingerprint, "channel": channel})
+            for off in lifted:
+                place = {"fingerprint": off.fingerprint, "channel": off.channel}
+                by_consent = off.consent_ms is not None
+                cursor.execute(SQL["suppression_lift" if by_consent else "suppression_mistake"], place)
+            for one in suppressed:
+                _list(cursor, one)
+            agreed = _agreed(consented, lifted)
+            if agreed:
+                given = {"fingerprints": sorted(agreed), "given": [agreed[f] for f in sorted(agreed)]}
+                cursor.execute(SQL["consent_write"], given)
             for (topic, partition), offset in progress.items():
                 read = {"topic": topic, "partition": partition, "next_offset": offset}
                 cursor.execute(SQL["progress_write"], read)
@@ -235,6 +245,19 @@ class PostgresClaims:
         with self._database.transaction() as cursor:
             rows = cursor.execute(SQL["progress_read"]).fetchall()
         return {(str(r["topic"]), int(r["partition"])): int(r["next_offset"]) for r in rows}
+
+
+def _list(cursor: Any, one: Listed) -> None:
+    cursor.execute(SQL["suppression_write"], asdict(one) | {"reason": one.reason.value})
+
+
+def _agreed(consented: Mapping[str, int], lifted: Sequence[Lifted]) -> dict[str, int]:
+    """An opt-out told once more must not undo an operator's word that the person agreed since."""
+    found = dict(consented)
+    for off in lifted:
+        if off.consent_ms is not None:
+            found[off.fingerprint] = max(off.consent_ms, found.get(off.fingerprint, 0))
+    return found
 
 
 def _row(found: Mapping[str, Any] | None) -> Row | None:

@@ -6,15 +6,35 @@ It must not be used where a crash matters.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from schemas.ids import Channel
 from schemas.reasons import Reason
-from sinks.dispatcher.rules import ClaimRequest, Facts, Grant, Row, RowAnswer, Verdict, answer_of, judge
+from sinks.dispatcher.rules import (
+    ClaimRequest,
+    Facts,
+    Grant,
+    Lifted,
+    Listed,
+    Row,
+    RowAnswer,
+    Verdict,
+    answer_of,
+    judge,
+)
 
 Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Why a destination is on the list, and when the person last opted out, whatever the reason says."""
+
+    reason: Reason
+    opted_out_ms: int | None = None
 
 
 class MemoryClaims:
@@ -25,7 +45,8 @@ class MemoryClaims:
         self._rows: dict[tuple[str, Channel], Row] = {}
         self._expiries: dict[str, int] = {}
         self._closed: dict[str, Reason] = {}
-        self._suppressed: dict[tuple[str, str], Reason] = {}
+        self._suppressed: dict[tuple[str, str], _Entry] = {}
+        self._consents: dict[str, int] = {}
         self._withdrawn: set[str] = set()
         self._progress: dict[Place, int] = {}
         self.late: dict[str, Mapping[str, Any]] = {}
@@ -38,10 +59,9 @@ class MemoryClaims:
             now_ms = self._clock_ms()
             place = (request.intent_id, request.channel)
             row = self._rows.get(place)
-            listed = [self._suppressed.get((f, request.channel.value)) for f in request.fingerprints]
             facts = Facts(
                 self._closed.get(request.intent_id),
-                next((r for r in listed if r is not None), None),
+                self._standing(request.fingerprints, request.channel.value),
                 any(f in self._withdrawn for f in request.fingerprints),
                 (request.intent_id, Channel.SMS) in self._rows,
                 self._expiries.get(request.intent_id, request.expiry_ms) != request.expiry_ms,
@@ -63,6 +83,17 @@ class MemoryClaims:
                     verdict.may_have_left,
                 )
             return verdict
+
+    def _standing(self, fingerprints: Sequence[str], channel: str) -> Reason | None:
+        """Why this destination must not be written to, under any live key."""
+        agreed_ms = max((self._consents.get(f, 0) for f in fingerprints), default=0)
+        for fingerprint in fingerprints:
+            one = self._suppressed.get((fingerprint, channel))
+            if one is not None and (
+                one.reason is not Reason.OPTED_OUT or (one.opted_out_ms or 0) >= agreed_ms
+            ):
+                return one.reason
+        return None
 
     def look(
         self,
@@ -127,7 +158,7 @@ class MemoryClaims:
     ) -> bool:
         with self._lock:
             if suppress is not None:
-                self._suppressed.setdefault((suppress[0], channel.value), suppress[1])
+                self._list(Listed(suppress[0], channel.value, suppress[1], claim_id))
             row = self._rows.get((intent_id, channel))
             if row is None or row.claim_id != claim_id or not _may_finish(row.state, state):
                 if self.late.get(claim_id, {}).get("state", "unknown") == "unknown":
@@ -141,19 +172,45 @@ class MemoryClaims:
         self,
         *,
         closed: list[tuple[str, Reason]],
-        suppressed: list[tuple[str, str, Reason, str]],
-        lifted: list[tuple[str, str]],
+        suppressed: Sequence[Listed],
+        lifted: Sequence[Lifted],
         progress: Mapping[Place, int],
+        consented: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         with self._lock:
             for intent_id, reason in closed:
                 self._closed.setdefault(intent_id, reason)
-            for fingerprint, channel, reason, _cause in suppressed:
-                self._suppressed.setdefault((fingerprint, channel), reason)
-            for place in lifted:
-                self._suppressed.pop(place, None)
+            for off in lifted:
+                self._lift(off)
+            for one in suppressed:
+                self._list(one)
+            for fingerprint, given_ms in consented.items():
+                self._consents[fingerprint] = max(given_ms, self._consents.get(fingerprint, 0))
             for read, offset in progress.items():
                 self._progress[read] = max(offset, self._progress.get(read, 0))
+
+    def _list(self, one: Listed) -> None:
+        place, stopped_ms = (one.fingerprint, one.channel), None
+        if one.reason is Reason.OPTED_OUT:
+            stopped_ms = self._clock_ms() if one.at_ms is None else one.at_ms
+        there = self._suppressed.get(place)
+        if there is None:
+            self._suppressed[place] = _Entry(one.reason, stopped_ms)
+            return
+        reason = one.reason if there.reason is Reason.OPTED_OUT else there.reason
+        stops = [ms for ms in (there.opted_out_ms, stopped_ms) if ms is not None]
+        self._suppressed[place] = _Entry(reason, max(stops, default=None))
+
+    def _lift(self, off: Lifted) -> None:
+        place = (off.fingerprint, off.channel)
+        there = self._suppressed.get(place)
+        if off.consent_ms is not None:
+            self._suppressed.pop(place, None)
+            self._consents[off.fingerprint] = max(off.consent_ms, self._consents.get(off.fingerprint, 0))
+        elif there is not None and there.opted_out_ms is not None:
+            self._suppressed[place] = replace(there, reason=Reason.OPTED_OUT)
+        else:
+            self._suppressed.pop(place, None)
 
     def progress(self) -> dict[Place, int]:
         return dict(self._progress)

@@ -13,13 +13,14 @@ from typing import Protocol
 from schemas.codec import Undecodable, decode
 from schemas.errors import GuardUnavailable, PreflightFailed
 from schemas.instruction import Instruction, InstructionAction
-from schemas.intent import IntentCancelled, IntentCompleted
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
 from schemas.reasons import Reason
 from schemas.record import TopicKind
 from schemas.suppression import Suppression, SuppressionAction
 from schemas.topics import TopicNames
 from sinks.dispatcher.claims import Claims
 from sinks.dispatcher.ports import HandlerClock
+from sinks.dispatcher.rules import Lifted, Listed
 from sinks.kafka.consumer import Ends, KafkaAway, Message, Place, Reader, made_anew
 
 log = logging.getLogger("backstop.dispatcher")
@@ -128,30 +129,55 @@ def write_facts(
 ) -> None:
     """What these records say, and how far the topics were read, in one transaction of the guard.
 
-    `ends`: positions of partitions read to their end, transaction markers included. Of a destination the
-    last word counts, as the topic has it: a STOP that follows a lift stands.
+    `ends`: positions of partitions read to their end, transaction markers included.
     """
     closed: list[tuple[str, Reason]] = []
-    last: dict[tuple[str, str], Suppression] = {}
+    suppressed: list[Listed] = []
+    lifted: list[Lifted] = []
+    consented: dict[str, int] = {}
     progress: dict[Place, int] = {}
     for message in messages:
         progress[message.topic, message.partition] = message.offset + 1
         record = decode(names.kind_of(message.topic), message.key, message.value)
         if isinstance(record, Suppression):
-            last[record.fingerprint, record.channel.value] = record
+            _put(record, suppressed, lifted)
+        elif isinstance(record, IntentRequested):
+            consent_ms = _consent_of(record)
+            if consent_ms is not None and record.sms_fingerprint is not None:
+                known_ms = consented.get(record.sms_fingerprint, 0)
+                consented[record.sms_fingerprint] = max(consent_ms, known_ms)
         elif not isinstance(record, Undecodable):
             end = _end_of(record)
             if end is not None:
                 closed.append(end)
     for place, offset in ends.items():
         progress[place] = max(offset, progress.get(place, 0))
-    stands = [r for r in last.values() if r.action is SuppressionAction.SUPPRESS]
     claims.write_facts(
-        closed=closed,
-        suppressed=[(r.fingerprint, r.channel.value, r.reason, r.cause) for r in stands],
-        lifted=[place for place, r in last.items() if r.action is SuppressionAction.LIFT],
-        progress=progress,
+        closed=closed, suppressed=suppressed, lifted=lifted, progress=progress, consented=consented
     )
+
+
+def _put(record: Suppression, suppressed: list[Listed], lifted: list[Lifted]) -> None:
+    """What one record does to the list. The guard takes off first and then puts on, so what a later record
+    of the same destination undoes is dropped here: a STOP after a consent in one batch must stay."""
+    place = (record.fingerprint, record.channel.value)
+    if record.action is SuppressionAction.LIFT:
+        by_consent = record.reason is Reason.CONSENT_GIVEN
+        suppressed[:] = [
+            one
+            for one in suppressed
+            if (one.fingerprint, one.channel) != place or (one.reason is Reason.OPTED_OUT and not by_consent)
+        ]
+        lifted.append(Lifted(*place, record.at_ms if by_consent else None))
+        return
+    suppressed.append(Listed(*place, record.reason, record.cause, record.at_ms, record.operator, record.why))
+
+
+def _consent_of(asked: IntentRequested) -> int | None:
+    """When the person agreed to SMS, as this request says; nobody has agreed later than it was asked."""
+    if asked.sms_consent is None:
+        return None
+    return min(asked.sms_consent.granted_at_ms, asked.requested_at_ms)
 
 
 def _end_of(record: object) -> tuple[str, Reason] | None:

@@ -15,8 +15,11 @@ SELECT * FROM claims WHERE intent_id = %(intent_id)s AND channel = %(channel)s F
 SELECT reason FROM closed WHERE intent_id = %(intent_id)s;
 
 -- name: suppression_read
--- Whether this destination must not be written to, under any live key.
-SELECT reason FROM suppressions WHERE fingerprint = ANY(%(fingerprints)s) AND channel = %(channel)s LIMIT 1;
+-- Whether this destination must not be written to, under any live key; an opt-out until a later consent.
+SELECT reason FROM suppressions WHERE fingerprint = ANY(%(fingerprints)s) AND channel = %(channel)s
+  AND (reason <> 'opted_out' OR coalesce(opted_out_ms, recorded_ms) >= coalesce(
+      (SELECT max(given_ms) FROM consents WHERE fingerprint = ANY(%(fingerprints)s)), 0))
+LIMIT 1;
 
 -- name: withdrawal_read
 -- Whether the person took the consent back.
@@ -81,15 +84,42 @@ ON CONFLICT (claim_id) DO UPDATE SET result = excluded.result, recorded_ms = exc
 WHERE late_results.result ->> 'state' = 'unknown';
 
 -- name: suppression_write
--- A destination enters the list; the first reason stays.
-INSERT INTO suppressions (fingerprint, channel, reason, cause, recorded_ms)
-VALUES (%(fingerprint)s, %(channel)s, %(reason)s, %(cause)s,
-        (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
-ON CONFLICT (fingerprint, channel) DO NOTHING;
+-- A destination enters the list. The first reason stays, but an opt-out, which consent alone undoes, gives way to any
+-- other; its last instant is kept beside it.
+INSERT INTO suppressions AS s
+       (fingerprint, channel, reason, cause, recorded_ms, at_ms, opted_out_ms, operator, why)
+SELECT %(fingerprint)s, %(channel)s, %(reason)s, %(cause)s, now_ms, %(at_ms)s::bigint,
+       CASE WHEN %(reason)s = 'opted_out' THEN coalesce(%(at_ms)s::bigint, now_ms) END, %(operator)s, %(why)s
+FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms) AS clock
+ON CONFLICT (fingerprint, channel) DO UPDATE
+SET opted_out_ms = greatest(s.opted_out_ms, excluded.opted_out_ms),
+    reason = CASE WHEN s.reason = 'opted_out' THEN excluded.reason ELSE s.reason END,
+    cause = CASE WHEN s.reason = 'opted_out' THEN excluded.cause ELSE s.cause END,
+    recorded_ms = CASE WHEN s.reason = 'opted_out' AND s.opted_out_ms < (
+        SELECT given_ms FROM consents WHERE consents.fingerprint = s.fingerprint)
+        THEN excluded.recorded_ms ELSE s.recorded_ms END,
+    at_ms = CASE WHEN s.reason = 'opted_out' THEN excluded.at_ms ELSE s.at_ms END,
+    operator = CASE WHEN s.reason = 'opted_out' THEN excluded.operator ELSE s.operator END,
+    why = CASE WHEN s.reason = 'opted_out' THEN excluded.why ELSE s.why END;
 
 -- name: suppression_lift
--- Only an explicit record takes a destination off the list.
+-- The person agreed again, an operator says: whatever the reason was.
 DELETE FROM suppressions WHERE fingerprint = %(fingerprint)s AND channel = %(channel)s;
+
+-- name: suppression_mistake
+-- It was there by mistake, an operator says: what the person opted out of stays.
+WITH kept AS (
+    UPDATE suppressions SET reason = 'opted_out'
+    WHERE fingerprint = %(fingerprint)s AND channel = %(channel)s AND opted_out_ms IS NOT NULL
+)
+DELETE FROM suppressions WHERE fingerprint = %(fingerprint)s AND channel = %(channel)s
+  AND opted_out_ms IS NULL AND reason <> 'opted_out';
+
+-- name: consent_write
+-- Since when these agreed; the latest stays.
+INSERT INTO consents AS c (fingerprint, given_ms)
+SELECT * FROM unnest(%(fingerprints)s::text[], %(given)s::bigint[])
+ON CONFLICT (fingerprint) DO UPDATE SET given_ms = excluded.given_ms WHERE c.given_ms < excluded.given_ms;
 
 -- name: closed_write
 -- The intent is done; the first reason stays.

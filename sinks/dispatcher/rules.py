@@ -94,6 +94,28 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """A destination that enters the suppression list. `at_ms`: when the cause happened; None: now."""
+
+    fingerprint: str
+    channel: str
+    reason: Reason
+    cause: str
+    at_ms: int | None = None
+    operator: str | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """One that leaves it. `consent_ms`: the person agreed again then; without it an opt-out stays."""
+
+    fingerprint: str
+    channel: str
+    consent_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Grant:
     """Go on: `ttl_ms` is fixed by the first claim; `may_have_left`: an earlier submission may have."""
 

@@ -5,6 +5,8 @@ SELECT claims.dispatch_key, claims.expiry_ms, claims.claimed_ms, closed.recorded
 FROM claims
 LEFT JOIN closed ON closed.intent_id = claims.intent_id
 LEFT JOIN suppressions ON suppressions.fingerprint = claims.fingerprint AND suppressions.channel = claims.channel
+  AND (suppressions.reason <> 'opted_out' OR coalesce(suppressions.opted_out_ms, suppressions.recorded_ms) >= coalesce(
+      (SELECT given_ms FROM consents WHERE consents.fingerprint = suppressions.fingerprint), 0))
 WHERE claims.intent_id = ANY(%(intents)s)
 GROUP BY claims.intent_id, claims.channel, closed.recorded_ms;
 
@@ -16,3 +18,11 @@ FROM intent_story(%(intent_id)s, %(who)s, %(why)s, %(topics)s);
 -- name: topics_of
 -- Where an intent was audited; for a local stack, which may hold several deployments.
 SELECT DISTINCT topic FROM audit WHERE intent_id = %(intent_id)s;
+
+-- name: suppression_check
+-- What the list holds of one destination under all its fingerprints; the reading is logged.
+SELECT * FROM suppression_check(%(fingerprints)s::text[], %(who)s, %(why)s);
+
+-- name: suppression_list
+-- One page of the list, by fingerprint and channel; the reading is logged.
+SELECT * FROM suppression_list(%(fingerprint)s, %(channel)s, %(count)s, %(who)s, %(why)s);

@@ -8,9 +8,9 @@ import pytest
 
 from schemas.ids import Channel
 from schemas.reasons import Reason
-from sinks.dispatcher.rules import Busy, Expired, Grant, Refuse, Stored
+from sinks.dispatcher.rules import Busy, Expired, Grant, Lifted, Listed, Refuse, Stored
 from tests.contract import claims_guard
-from tests.contract.claims_guard import CALL_MS, LEASE_MS, E, Guard, S, finish, order
+from tests.contract.claims_guard import CALL_MS, LEASE_MS, E, Guard, S, facts, finish, order
 
 guard = claims_guard.guard  # the fixture
 
@@ -116,11 +116,6 @@ def test_another_expiry_under_the_same_id_conflicts_whatever_the_channel(
     assert isinstance(guard.claims.claim(order(channel=then, unless_sms_claimed=False)), Grant)
 
 
-def facts(guard: Guard, **changes: object) -> None:
-    given: dict[str, object] = {"closed": [], "suppressed": [], "lifted": [], "progress": {}}
-    guard.claims.write_facts(**(given | changes))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("reason", [Reason.COMPLETED, Reason.CANCELLED, Reason.FORCE_CLOSED])
 def test_who_is_done_gets_nothing_not_even_a_byte_after_the_claim(guard: Guard, reason: Reason) -> None:
     guard.claims.claim(order(channel=S))
@@ -131,11 +126,11 @@ def test_who_is_done_gets_nothing_not_even_a_byte_after_the_claim(guard: Guard, 
 
 
 def test_a_suppressed_destination_is_refused_under_any_live_key_until_it_is_lifted(guard: Guard) -> None:
-    facts(guard, suppressed=[("k0.e.bb", "email", Reason.PERMANENT_BOUNCE, "cause")])
+    facts(guard, suppressed=[Listed("k0.e.bb", "email", Reason.PERMANENT_BOUNCE, "cause")])
     assert guard.claims.claim(order()) == Refuse(Reason.SUPPRESSED)
     other = order(channel=S, intent_id="int-0002-test", fingerprints=("k1.s.cc",))
     assert isinstance(guard.claims.claim(other), Grant)
-    facts(guard, lifted=[("k0.e.bb", "email")])
+    facts(guard, lifted=[Lifted("k0.e.bb", "email")])
     assert isinstance(guard.claims.claim(order()), Grant)
 
 

@@ -124,8 +124,8 @@ class SimClaims:
     def write_facts(self, **given: Any) -> None:
         def work() -> None:
             self._shared.write_facts(**given)
-            for fingerprint, channel, _reason, _cause in given["suppressed"]:
-                self._suppressed(fingerprint, Channel(channel))
+            for one in given["suppressed"]:
+                self._suppressed(one.fingerprint, Channel(one.channel))
 
         self._database.transact(work)
 

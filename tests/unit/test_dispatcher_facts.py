@@ -84,24 +84,24 @@ def test_a_clock_apart_from_the_log_is_told_once_and_when_it_is_right_again(
     ]
 
 
-STOPPED = Suppression(
+LISTED = Suppression(
     fingerprint="k1.s." + "ab" * 16,
     channel=Channel.SMS,
-    reason=Reason.OPTED_OUT,
+    reason=Reason.INVALID_RECIPIENT,
     cause="int-0001-test:sms:1:failed",
     at_ms=1_790_000_000_000,
 )
-LIFTED = STOPPED.model_copy(update={"action": SuppressionAction.LIFT})
+LIFTED = LISTED.model_copy(update={"action": SuppressionAction.LIFT, "reason": Reason.LISTED_BY_MISTAKE})
 
 
 @pytest.mark.parametrize(
     ("said", "is_listed"),
     [
-        ([STOPPED], True),
-        ([STOPPED, LIFTED], False),
-        ([LIFTED, STOPPED], True),
-        ([STOPPED, LIFTED, STOPPED], True),
-        ([LIFTED, STOPPED, LIFTED], False),
+        ([LISTED], True),
+        ([LISTED, LIFTED], False),
+        ([LIFTED, LISTED], True),
+        ([LISTED, LIFTED, LISTED], True),
+        ([LIFTED, LISTED, LIFTED], False),
     ],
 )
 @pytest.mark.parametrize("at_once", [True, False])
@@ -115,4 +115,4 @@ def test_the_last_word_about_a_destination_counts_however_much_is_read_at_once(
     ]
     for batch in [messages] if at_once else [[one] for one in messages]:
         write_facts(claims, NAMES, batch, {})
-    assert ((STOPPED.fingerprint, Channel.SMS.value) in claims._suppressed) is is_listed
+    assert ((LISTED.fingerprint, Channel.SMS.value) in claims._suppressed) is is_listed
