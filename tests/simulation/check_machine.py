@@ -10,6 +10,7 @@ from hashlib import sha256
 from itertools import pairwise
 
 from compose.simulator.script import Answer
+from schemas.attempt import AttemptState
 from schemas.codec import decode
 from schemas.decision import CloseKind, Decision, OrderKind, Phase, Verdict
 from schemas.ids import Channel
@@ -139,6 +140,9 @@ def not_found_counts_late(seen: Seen) -> Found:
                 yield f"{intent_id}: settled at {message.timestamp_ms} by one answer"
 
 
+_STAYED = {AttemptState.NOT_ACCEPTED, AttemptState.HELD, AttemptState.REFUSED}  # known not to have left
+
+
 @safety("§5.5: an e-mail that never left is not sent once the SMS is claimed, unless the policy extends")
 def skipped_email_stays_skipped(seen: Seen) -> Found:
     first: dict[str, int] = {}
@@ -149,11 +153,17 @@ def skipped_email_stays_skipped(seen: Seen) -> Found:
         if d.channel is Channel.EMAIL and d.ordered_at_ms >= d.deadline_ms
     }
     left = {seen.place_of(e)[0] for e in seen.submissions if seen.place_of(e)[1] is Channel.EMAIL}
-    for begin in seen.begins:
+    stayed = {a.claim_id for _, a in seen.attempts if a.state in _STAYED}
+    may_have_left: set[str] = set()  # what had its first byte goes on, whether or not the provider saw it
+    for begin in sorted(seen.begins, key=lambda b: b.at_ms):
         ordered_ms = late.get((begin.intent_id, begin.submission_no), 0)
         is_fresh = begin.at_ms < ordered_ms + ORDER_FRESH_MS + seen.world.limits.lease_ms
-        if begin.channel is Channel.EMAIL and begin.intent_id in left and not is_fresh:
+        if begin.channel is not Channel.EMAIL or begin.intent_id in may_have_left:
+            continue
+        if begin.intent_id in left and not is_fresh:
             first.setdefault(begin.intent_id, begin.at_ms)
+        if begin.claim_id not in stayed:
+            may_have_left.add(begin.intent_id)
     for intent_id, at_ms in first.items():
         skips = seen.policy(intent_id).undispatched_email is UndispatchedEmail.SKIP_EMAIL
         claimed = [d.now_ms for _, d in seen.decisions[intent_id] if _orders(d, Channel.SMS, first=True)]
