@@ -5,18 +5,12 @@ It must not decide what is kept.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from schemas.errors import GuardUnavailable
 from sinks.audit.writer import AuditWriter
 from sinks.kafka.consumer import Message, Place
 from tests.simulation.kafka import Away
-from tests.simulation.process import Process
-
-if TYPE_CHECKING:
-    pass
-
 from tests.simulation.members import BATCH, RETRY_MS, SimReader
+from tests.simulation.process import Process
 
 
 class SimAuditor(Process):
@@ -56,7 +50,7 @@ class SimAuditor(Process):
 
     def _pass(self) -> None:
         self._is_woken = False
-        more = False
+        more = bool(self._waiting or self._ends)  # written the second time: there may be more behind it
         try:
             if not self._waiting and not self._ends:
                 before = dict(self._reader.positions)
