@@ -8,7 +8,7 @@ a killed process does. It must not give an order a meaning.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from compose.scenario.format import Fault, Process
@@ -16,16 +16,15 @@ from compose.scenario.log import Agenda, MemoryLog, Stored
 from schemas.codec import decode, headers
 from schemas.dispatch import Dispatch
 from schemas.errors import GuardUnavailable
-from schemas.intent import IntentCancelled, IntentCompleted
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
 from schemas.lookup import Lookup
-from schemas.reasons import Reason
 from schemas.record import Record, TopicKind
-from schemas.suppression import Suppression, SuppressionAction
+from schemas.suppression import Suppression
 from schemas.topics import TopicNames
 from sinks.dispatcher.claims_memory import MemoryClaims
+from sinks.dispatcher.facts import gathered
 from sinks.dispatcher.handle import Dispatcher
 from sinks.dispatcher.ports import Handled
-from sinks.dispatcher.rules import Listed
 from sinks.poller.handle import Answer, Call, Performed, Poller
 from sinks.poller.schedule import Order
 
@@ -147,14 +146,21 @@ class MemoryDispatcher:
         record = decode(kind, stored.key, stored.value)
         if isinstance(record, Dispatch):
             self._waiting.append(record)
-        elif isinstance(record, IntentCompleted | IntentCancelled | Suppression):
+        elif isinstance(record, IntentRequested | IntentCompleted | IntentCancelled | Suppression):
             self._facts.append(record)
         self._agenda.at(self._agenda.now_ms, self.work)
 
     def _read_facts(self) -> None:
         while self._facts and self.is_up:
             try:
-                self._claims.write_facts(**_facts(self._facts[0]), progress={})
+                said = gathered([self._facts[0]])
+                self._claims.write_facts(
+                    closed=said.closed,
+                    suppressed=said.suppressed,
+                    lifted=said.lifted,
+                    consented=said.consented,
+                    progress={},
+                )
             except GuardUnavailable:
                 self._agenda.at(self._agenda.now_ms + RETRY_MS, self.work)
                 return
@@ -211,21 +217,6 @@ class MemoryDispatcher:
             return
         self._waiting.popleft()
         self._free()
-
-
-def _facts(record: Record) -> Mapping[str, Any]:
-    """What `write_facts` takes, for one record."""
-    closed: list[tuple[str, Reason]] = []
-    suppressed: list[Listed] = []
-    match record:
-        case IntentCompleted():
-            closed.append((record.intent_id, Reason.COMPLETED))
-        case IntentCancelled():
-            closed.append((record.intent_id, Reason.CANCELLED))
-        case Suppression() if record.action is SuppressionAction.SUPPRESS:
-            place = (record.fingerprint, record.channel.value)
-            suppressed.append(Listed(*place, record.reason, record.cause, record.at_ms))
-    return {"closed": closed, "suppressed": suppressed, "lifted": []}
 
 
 class MemoryPoller:

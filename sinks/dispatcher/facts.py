@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from schemas.codec import Undecodable, decode
+from schemas.codec import decode
 from schemas.errors import GuardUnavailable, PreflightFailed
 from schemas.instruction import Instruction, InstructionAction
 from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
@@ -131,30 +132,49 @@ def write_facts(
 
     `ends`: positions of partitions read to their end, transaction markers included.
     """
-    closed: list[tuple[str, Reason]] = []
-    suppressed: list[Listed] = []
-    lifted: list[Lifted] = []
-    consented: dict[str, int] = {}
+    records = []
     progress: dict[Place, int] = {}
     for message in messages:
         progress[message.topic, message.partition] = message.offset + 1
-        record = decode(names.kind_of(message.topic), message.key, message.value)
+        records.append(decode(names.kind_of(message.topic), message.key, message.value))
+    for place, offset in ends.items():
+        progress[place] = max(offset, progress.get(place, 0))
+    said = gathered(records)
+    claims.write_facts(
+        closed=said.closed,
+        suppressed=said.suppressed,
+        lifted=said.lifted,
+        consented=said.consented,
+        progress=progress,
+    )
+
+
+@dataclass(slots=True)
+class Said:
+    """What records say to the guard; the arguments of `Claims.write_facts`."""
+
+    closed: list[tuple[str, Reason]] = field(default_factory=list)
+    suppressed: list[Listed] = field(default_factory=list)
+    lifted: list[Lifted] = field(default_factory=list)
+    consented: dict[str, int] = field(default_factory=dict)
+
+
+def gathered(records: Iterable[object]) -> Said:
+    """What these say together, in their order; what says nothing, or cannot be read, is passed over."""
+    said = Said()
+    for record in records:
         if isinstance(record, Suppression):
-            _put(record, suppressed, lifted)
+            _put(record, said.suppressed, said.lifted)
         elif isinstance(record, IntentRequested):
             consent_ms = _consent_of(record)
             if consent_ms is not None and record.sms_fingerprint is not None:
-                known_ms = consented.get(record.sms_fingerprint, 0)
-                consented[record.sms_fingerprint] = max(consent_ms, known_ms)
-        elif not isinstance(record, Undecodable):
+                known_ms = said.consented.get(record.sms_fingerprint, 0)
+                said.consented[record.sms_fingerprint] = max(consent_ms, known_ms)
+        else:
             end = _end_of(record)
             if end is not None:
-                closed.append(end)
-    for place, offset in ends.items():
-        progress[place] = max(offset, progress.get(place, 0))
-    claims.write_facts(
-        closed=closed, suppressed=suppressed, lifted=lifted, progress=progress, consented=consented
-    )
+                said.closed.append(end)
+    return said
 
 
 def _put(record: Suppression, suppressed: list[Listed], lifted: list[Lifted]) -> None:
