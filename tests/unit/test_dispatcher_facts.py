@@ -8,13 +8,15 @@ from collections.abc import Iterable
 import pytest
 
 from schemas.ids import Channel
+from schemas.instruction import InstructionAction
 from schemas.reasons import Reason
-from schemas.record import TopicKind
+from schemas.record import Record, TopicKind
 from schemas.suppression import Suppression, SuppressionAction
 from schemas.topics import TopicNames
 from sinks.dispatcher.claims_memory import MemoryClaims
-from sinks.dispatcher.facts import ClockGuard, CompletionsRead, write_facts
+from sinks.dispatcher.facts import ClockGuard, CompletionsRead, gathered, write_facts
 from sinks.kafka.consumer import Message, Place, made_anew
+from tests import builders
 from tests.unit.poller_fakes import HandClock
 
 NAMES = TopicNames()
@@ -116,3 +118,21 @@ def test_the_last_word_about_a_destination_counts_however_much_is_read_at_once(
     for batch in [messages] if at_once else [[one] for one in messages]:
         write_facts(claims, NAMES, batch, {})
     assert ((LISTED.fingerprint, Channel.SMS.value) in claims._suppressed) is is_listed
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (builders.completed(0), Reason.COMPLETED),
+        (builders.cancelled(0), Reason.CANCELLED),
+        (builders.instruction(0, InstructionAction.COMPLETE), Reason.COMPLETED),
+        (builders.instruction(0, InstructionAction.CANCEL), Reason.CANCELLED),
+        (builders.instruction(0, InstructionAction.FORCE_CLOSE), Reason.FORCE_CLOSED),
+        (builders.instruction(0, InstructionAction.RELEASE), None),
+        (builders.request(), None),
+    ],
+)
+def test_what_ends_an_intent_is_told_to_the_guard_and_nothing_else_is(
+    record: Record, reason: Reason | None
+) -> None:
+    assert [told for _, told in gathered([record]).closed] == ([] if reason is None else [reason])
