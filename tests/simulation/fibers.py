@@ -1,22 +1,18 @@
-"""Blocking code on a virtual clock: one thread runs at a time, and only the agenda says which.
+"""Blocking code on a virtual clock: one call runs at a time, and only the agenda says which.
 
-The dispatcher's and the poller's handlers block on databases and providers. Here each call runs in a thread
-of its own that hands control back whenever it would wait, so that anything may happen in between: a crash, a
-rebalance, another dispatcher. The order depends on the agenda alone. It must not be used without `close`:
-threads that wait would stay.
+The dispatcher's and the poller's handlers block on databases and providers. Here each call has a stack of its
+own (a greenlet) that hands control back whenever it would wait, so that anything may happen in between: a
+crash, a rebalance, another dispatcher. The order depends on the agenda alone. All is done in one thread,
+which must not wait for real. Whoever makes `Fibers` must `close` them: calls that wait would stay.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+
+from greenlet import getcurrent, greenlet
 
 from compose.scenario.log import Agenda
-
-THREADS_MAX = 512  # threads are reused; a world has under a hundred calls in flight
-
-_POOL = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="fiber")
 
 
 class Killed(BaseException):
@@ -28,10 +24,8 @@ class Fiber:
 
     def __init__(self, fibers: Fibers, work: Callable[[], None]) -> None:
         self._fibers, self._work = fibers, work
-        # Two bare locks, both taken: a release is a word to the other side. A semaphore costs far more.
-        self._go, self._back = threading.Lock(), threading.Lock()
-        self._go.acquire()
-        self._back.acquire()
+        self._stack = greenlet(self._run)
+        self._resumed_by: greenlet = getcurrent()
         self.is_killed = self.is_done = False
         self.failure: BaseException | None = None
         self.taken_up_ms = 0  # since when the logs count for what it does; for checkers
@@ -44,13 +38,13 @@ class Fiber:
         self._wait()
 
     def _wait(self) -> None:
-        self._back.release()
-        self._go.acquire()
+        assert getcurrent() is self._stack, "a call waits for itself only"
+        self._resumed_by.switch()
         if self.is_killed:
             raise Killed
 
     def resume(self) -> None:
-        """Run it until it waits again or ends. In the agenda's thread only."""
+        """Run it until it waits again or ends. For the agenda only."""
         if self.is_done:
             return
         until_ms = 0 if self.is_killed else self.frozen_until()
@@ -64,9 +58,7 @@ class Fiber:
         self.is_killed = True
         self.resume()
 
-    def run(self) -> None:
-        """The thread's own function."""
-        self._go.acquire()
+    def _run(self) -> None:
         try:
             if not self.is_killed:
                 self._work()
@@ -75,12 +67,11 @@ class Fiber:
         except BaseException as exc:
             self.failure = exc
         self.is_done = True
-        self._back.release()
 
     def step(self) -> None:
-        """Let its thread run until it gives back."""
-        self._go.release()
-        self._back.acquire()
+        """Go on in it until it gives back."""
+        self._resumed_by = self._stack.parent = getcurrent()
+        self._stack.switch()
 
 
 class Fibers:
@@ -98,7 +89,6 @@ class Fibers:
             fiber.frozen_until = frozen_until
         self._alive = [f for f in self._alive if not f.is_done]
         self._alive.append(fiber)
-        _POOL.submit(fiber.run)
         fiber.resume()
         return fiber
 
