@@ -80,19 +80,19 @@ class DispatcherLoop:
                     self._offsets.began(message)
                     self._lanes.offer(message, self._urgency(message))
                 self._lanes.wake(self._clock.monotonic())
-                self._reader.commit(self._offsets.take())
+                self._offsets.commit(self._reader.commit, self._clock.monotonic())
                 self._balance()
         finally:
             self._stop.set()
             self._lanes.close()
-            self._reader.commit(self._offsets.take())
+            self._offsets.commit(self._reader.commit, self._clock.monotonic())
             self._reader.close()
         if self._lanes.failure is not None:
             raise self._lanes.failure
 
     def _revoked(self, _places: list[Place]) -> None:
         """What is finished is said once more while the partitions are still ours; what waits is forgotten."""
-        self._reader.commit(self._offsets.take())
+        self._offsets.commit(self._reader.commit, self._clock.monotonic())
         self._lanes.forget()
         self._offsets.forget()
         self._paused.clear()  # a new assignment begins unpaused

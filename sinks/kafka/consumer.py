@@ -183,17 +183,18 @@ class Reader:
         found, self._ends_seen = self._ends_seen, {}
         return found
 
-    def commit(self, offsets: Mapping[Place, int]) -> None:
-        """Commit next offsets and wait. A member that lost its partitions is not an error: others redo it."""
-        if not offsets:
-            return
+    def commit(self, offsets: Mapping[Place, int]) -> bool:
+        """Commit next offsets and wait; False: the broker did not take them. A member that lost its
+        partitions is not an error: others redo it."""
         wanted = [TopicPartition(t, p, o) for (t, p), o in offsets.items() if (t, p) in self._assigned]
         if not wanted:
-            return
+            return True
         try:
             self._consumer.commit(offsets=wanted, asynchronous=False)
         except KafkaException as exc:
             log.warning("offsets not committed: %s", exc.args[0].name())
+            return False
+        return True
 
     def pause(self, places: Iterable[Place]) -> None:
         self._consumer.pause([TopicPartition(*p) for p in places])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from sinks.kafka.consumer import Message, Place
@@ -19,11 +19,15 @@ Entry = tuple[Urgency, int, Message]  # the count keeps messages from being comp
 
 
 class Offsets:
-    """Per partition, the contiguous prefix of finished records."""
+    """Per partition, the contiguous prefix of finished records, and what the broker did not take of it."""
+
+    RETRY_S = 1.0
 
     def __init__(self) -> None:
         self._open: dict[Place, deque[int]] = {}
         self._done: dict[Place, set[int]] = {}
+        self._owed: dict[Place, int] = {}
+        self._owed_since_s = 0.0
         self._lock = threading.Lock()
 
     def began(self, message: Message) -> None:
@@ -33,6 +37,20 @@ class Offsets:
     def finished(self, message: Message) -> None:
         with self._lock:
             self._done.setdefault((message.topic, message.partition), set()).add(message.offset)
+
+    def commit(self, commit: Callable[[Mapping[Place, int]], bool], now_s: float) -> None:
+        """Commit what is finished. `commit` says whether the broker took it; what it did not take is said
+        again with what comes next, or after `RETRY_S`: a quiet partition would show a lag for ever."""
+        taken = self.take()
+        if not taken and (not self._owed or now_s < self._owed_since_s + self.RETRY_S):
+            return
+        wanted = self._owed | taken
+        self._owed, self._owed_since_s = ({} if commit(wanted) else wanted), now_s
+
+    @property
+    def is_owing(self) -> bool:
+        """Whether the broker did not take the last commit."""
+        return bool(self._owed)
 
     def take(self) -> dict[Place, int]:
         """Next offsets that may be committed; each is returned once."""
@@ -50,6 +68,7 @@ class Offsets:
         with self._lock:
             self._open.clear()
             self._done.clear()
+            self._owed = {}
 
     @property
     def in_flight(self) -> int:

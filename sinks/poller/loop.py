@@ -36,7 +36,7 @@ class LookupReader(Protocol):
 
     def poll(self, count_max: int, timeout_s: float) -> list[Message]: ...
 
-    def commit(self, offsets: Mapping[Place, int]) -> None: ...
+    def commit(self, offsets: Mapping[Place, int]) -> bool: ...
 
     def close(self) -> None: ...
 
@@ -106,7 +106,7 @@ class PollerLoop:
                 self._tell(self._settled(), [], stop)
             finally:
                 self._pool.shutdown()
-                self._reader.commit(self._offsets.take())
+                self._offsets.commit(self._reader.commit, self._clock.monotonic())
                 self._reader.close()
 
     def _pass(self, stop: threading.Event) -> None:
@@ -124,7 +124,7 @@ class PollerLoop:
         calls, over = self._poller.due()
         self._running |= {self._pool.submit(self._perform, call) for call in calls}
         self._tell(answers + over, letters, stop)
-        self._reader.commit(self._offsets.take())
+        self._offsets.commit(self._reader.commit, self._clock.monotonic())
 
     def _perform(self, call: Call) -> Performed:
         self._fault("before_call")

@@ -127,6 +127,16 @@ def every_submission_has_a_claim(seen: Seen) -> Found:
                 yield f"{place}: submission {count} at {at_ms} has no claim of its own"
 
 
+@safety("§6: a claim never goes back to an order with a lower number")
+def claims_never_go_back(seen: Seen) -> Found:
+    highest: dict[tuple[str, Channel], int] = {}
+    for claim in seen.claims:
+        place = (claim.intent_id, claim.channel)
+        if claim.submission_no < highest.get(place, 0):
+            yield f"{place}: order {claim.submission_no} claimed after order {highest[place]}"
+        highest[place] = max(claim.submission_no, highest.get(place, 0))
+
+
 # §10, third: nobody is written to too late
 
 

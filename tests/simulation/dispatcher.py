@@ -140,10 +140,9 @@ class SimDispatcher(Process):
         self.later(1, self._commit)
 
     def _commit(self) -> None:
-        try:
-            self._reader.commit(self._offsets.take())
-        except Away:
-            return
+        self._offsets.commit(self._reader.commit, self.clock.monotonic())
+        if self._offsets.is_owing:
+            self.later(RETRY_MS, self._commit)
 
 
 class _Ends:

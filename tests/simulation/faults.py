@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 # name: (lowest, highest chance when drawn, of what)
@@ -37,6 +38,7 @@ FAULTS: dict[str, tuple[float, float, str]] = {
     "group.moves": (0.5, 1.0, "more processes join and leave"),
     "log.away": (0.3, 1.0, "the broker is away for a while, once or twice"),
     "log.expires": (0.002, 0.05, "the broker gives up on a transaction and fences its producer"),
+    "log.commit_lost": (0.02, 0.5, "the broker does not take the offsets of finished work"),
     "log.compact": (0.3, 1.0, "changelogs are compacted every now and then"),
     "lag.read": (0.05, 0.5, "a reader is slow to see what was written"),
     "guard.failed": (0.005, 0.1, "a transaction of the guard fails"),
@@ -85,6 +87,10 @@ class Options:
             if is_part and (seed % GENTLE_EVERY or name in GENTLE):
                 chances[name] = round(low * (high / low) ** point, 5)
         return cls(seed, intents, minutes, chances)
+
+    def with_chances(self, chances: Mapping[str, float]) -> Options:
+        """The same world with these, whatever was drawn for them."""
+        return replace(self, chances=self.chances | dict(chances))
 
     def without(self, fault: str) -> Options:
         return replace(self, chances={n: c for n, c in self.chances.items() if n != fault})

@@ -7,7 +7,7 @@ generation is refused. It must not give a record a meaning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from schemas.control_board import ControlBoard
@@ -134,11 +134,19 @@ class SimReader:
                 break
         return found
 
-    def commit(self, offsets: dict[Place, int]) -> None:
-        """Of what it owns in the present generation; others redo the rest."""
+    def commit(self, offsets: Mapping[Place, int]) -> bool:
+        """Of what it owns in the present generation; others redo the rest. False: it was not taken."""
         wanted = {p: o for p, o in offsets.items() if p in self.positions}
-        if wanted and self.is_current(self.generation):
-            self._process.world.log.commit(self.group.name, wanted)
+        if not wanted or not self.is_current(self.generation):
+            return True
+        world = self._process.world
+        try:
+            if world.dice.falls("log.commit_lost"):
+                return False
+            world.log.commit(self.group.name, wanted)
+        except Away:
+            return False
+        return True
 
 
 class Controls:

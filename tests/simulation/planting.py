@@ -5,26 +5,28 @@ A plant changes real code for as long as its `with` block lasts. It must not be 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from streams.core import invariants
 from tests.simulation.faults import GENTLE_EVERY, Options
 from tests.simulation.run import judge
 
-WORLDS_MAX = 40
+WORLDS_MAX = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """`checkers`: those of which at least one must see it. `gentle`: in a world with few faults only."""
+    """`checkers`: those of which at least one must see it. `gentle`: in a world with few faults only.
+    `chances`: of the faults without which it does no harm; its worlds have them."""
 
     name: str
     checkers: tuple[str, ...]
     plant: Callable[[], Any]
     gentle: bool = False
+    chances: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,12 @@ class Found:
 PLANTS: list[Plant] = []
 
 
-def sees(*checkers: str, gentle: bool = False) -> Callable[[Callable[[], Iterator[None]]], Any]:
+def sees(
+    *checkers: str, gentle: bool = False, chances: Mapping[str, float] | None = None
+) -> Callable[[Callable[[], Iterator[None]]], Any]:
     def add(function: Callable[[], Iterator[None]]) -> Any:
         made = contextmanager(function)
-        PLANTS.append(Plant(function.__name__, checkers, made, gentle))
+        PLANTS.append(Plant(function.__name__, checkers, made, gentle, chances or {}))
         return made
 
     return add
@@ -72,7 +76,7 @@ def until_found(plant: Plant, *, first: int | None = None, worlds_max: int = WOR
     """
     for count, seed in enumerate(_seeds(plant, first, worlds_max), 1):
         with plant.plant():
-            verdict = judge(Options.drawn(seed))
+            verdict = judge(Options.drawn(seed).with_chances(plant.chances))
         for name, _, _ in verdict.broken:
             if name in plant.checkers:
                 return Found(name, seed, count)

@@ -18,6 +18,20 @@ from tests.simulation.guard import SimClaims
 from tests.simulation.network import Wire
 from tests.simulation.planting import patched, sees
 
+# Orders that come again after they were answered, beside dispatchers that die over the next one.
+COME_AGAIN = {
+    "log.commit_lost": 0.95,
+    "crash.dispatcher": 0.1,
+    "net.response_lost": 0.2,
+    "guard.failed": 0.05,
+}
+
+# A hold leaves no row, and what was held is delivered again.
+HELD_AND_AGAIN = {
+    "log.commit_lost": 0.5, "log.away": 1.0, "crash.dispatcher": 0.03, "freeze.dispatcher": 0.015, "group.moves": 1.0,
+    "lag.read": 0.2, "guard.failed": 0.04, "guard.doubtful": 0.02, "net.response_lost": 0.06,
+}  # fmt: skip
+
 # the guard
 
 
@@ -28,7 +42,7 @@ def claim_without_compare() -> Iterator[None]:
         yield
 
 
-@sees("one_message")
+@sees("one_message", chances=HELD_AND_AGAIN)
 def order_that_does_not_know_may_resubmit() -> Iterator[None]:
     """As it was before `after_unknown`."""
     before = rules.answer_of
@@ -40,7 +54,7 @@ def order_that_does_not_know_may_resubmit() -> Iterator[None]:
         yield
 
 
-@sees("one_message")
+@sees("claims_never_go_back", "one_message", chances=COME_AGAIN)
 def older_order_takes_the_row_of_a_higher_one() -> Iterator[None]:
     """As it was: an order that was sent and told as unknown, delivered again beside its successor's claim."""
     before = rules.answer_of
@@ -103,7 +117,10 @@ def suppression_checked_before_the_claim() -> Iterator[None]:
         yield
 
 
-@sees("nothing_after_the_end")
+@sees(
+    "nothing_after_the_end",
+    chances={"service.complete": 0.8, "service.cancel": 0.3, "lag.read": 0.5, "guard.slow": 0.2},
+)
 def completions_not_read_to_the_end() -> Iterator[None]:
     with patched(facts.CompletionsRead, "__call__", lambda _self: True):
         yield
@@ -176,7 +193,7 @@ def call_repeated_after_no_answer() -> Iterator[None]:
         yield
 
 
-@sees("every_suppression_is_listed")
+@sees("every_suppression_is_listed", chances={"crash.dispatcher": 0.03})
 def suppression_is_told_once() -> Iterator[None]:
     """As it was: a dispatcher that died between its row and its records never told the list."""
 
@@ -187,7 +204,7 @@ def suppression_is_told_once() -> Iterator[None]:
         yield
 
 
-@sees("every_order_is_answered")
+@sees("every_order_is_answered", chances=HELD_AND_AGAIN)
 def answer_keeps_the_lower_number_of_its_row() -> Iterator[None]:
     """As it was: the machine, which had ordered again after a hold, waited for an answer until the end."""
     with patched(handle, "_for", lambda _order, known: known):

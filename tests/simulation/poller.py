@@ -120,12 +120,14 @@ class SimPoller(Process):
                     arrived = self._arrivals.pop(answer.order.ticket, None)
                     if arrived is not None:
                         self._offsets.finished(arrived)
-                try:
-                    self._reader.commit(self._offsets.take())
-                except Away:
-                    continue
+                self._commit()
         finally:
             self._is_telling = False
+
+    def _commit(self) -> None:
+        self._offsets.commit(self._reader.commit, self.clock.monotonic())
+        if self._offsets.is_owing:
+            self.later(RETRY_MS, self._commit)
 
     def _outgoing(self, answer: Answer) -> OutgoingRecord:
         found = answer.observation

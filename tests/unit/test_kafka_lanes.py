@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from functools import partial
+
+import pytest
 
 from sinks.kafka.consumer import Message
 from sinks.kafka.lanes import Lanes, Offsets
@@ -42,6 +46,38 @@ def test_what_went_to_somebody_else_is_not_committed() -> None:
     offsets.forget()
     offsets.finished(one)
     assert offsets.take() == {}
+
+
+def test_a_commit_the_broker_did_not_take_is_said_again() -> None:
+    offsets, one, two = Offsets(), message(0), message(5, partition=1)
+    broker: list[dict[tuple[str, int], int]] = []
+
+    def commit(wanted: Mapping[tuple[str, int], int], *, takes: bool) -> bool:
+        broker.append(dict(wanted))
+        return takes
+
+    offsets.began(one)
+    offsets.finished(one)
+    offsets.commit(partial(commit, takes=False), 10.0)
+    offsets.commit(partial(commit, takes=True), 10.5)
+    assert len(broker) == 1, "not in a hurry"
+    offsets.began(two)
+    offsets.finished(two)
+    offsets.commit(partial(commit, takes=False), 10.6)
+    assert broker[1] == {("t", 0): 1, ("t", 1): 6}, "but with what comes next"
+    offsets.commit(partial(commit, takes=True), 11.6)
+    assert broker[2] == {("t", 0): 1, ("t", 1): 6}
+    offsets.commit(partial(commit, takes=True), 20.0)
+    assert len(broker) == 3
+
+
+def test_what_the_broker_did_not_take_is_not_said_by_who_no_longer_owns_it() -> None:
+    offsets, one = Offsets(), message(0)
+    offsets.began(one)
+    offsets.finished(one)
+    offsets.commit(lambda _: False, 10.0)
+    offsets.forget()
+    offsets.commit(lambda _: pytest.fail("it is another's by now"), 20.0)
 
 
 def test_records_of_one_key_run_one_after_another_and_other_keys_beside_them() -> None:

@@ -45,9 +45,9 @@ class ScriptedLog:
         assert timeout_s < 1
         return self.batches.pop(0) if self.batches else []
 
-    def commit(self, offsets: Mapping[Place, int]) -> None:
-        if offsets:
-            self.history.append(("commit", dict(offsets)))
+    def commit(self, offsets: Mapping[Place, int]) -> bool:
+        self.history.append(("commit", dict(offsets)))
+        return True
 
     def publish(self, records: list[OutgoingRecord]) -> None:
         if self.failures:
