@@ -28,8 +28,9 @@ COME_AGAIN = {
 
 # A hold leaves no row, and what was held is delivered again.
 HELD_AND_AGAIN = {
-    "log.commit_lost": 0.5, "log.away": 1.0, "crash.dispatcher": 0.03, "freeze.dispatcher": 0.015, "group.moves": 1.0,
-    "lag.read": 0.2, "guard.failed": 0.04, "guard.doubtful": 0.02, "net.response_lost": 0.06,
+    "log.commit_lost": 0.5, "log.away": 1.0, "crash.dispatcher": 0.03, "freeze.dispatcher": 0.015,
+    "group.moves": 1.0, "lag.read": 0.2, "guard.failed": 0.04, "guard.doubtful": 0.02,
+    "net.response_lost": 0.06,
 }  # fmt: skip
 
 # the guard
