@@ -81,7 +81,7 @@ class Claims(Protocol):
     ) -> bool:
         """Write the result (and a suppression) in one transaction; False when the claim was lost meanwhile:
         the result is kept as a late one. `submission_no` is the number it answers; a row never goes back.
-        A row given up as unknown takes what its holder learned."""
+        A row given up as unknown takes what its holder learned, and the higher number it was told under."""
         ...
 
     def write_facts(

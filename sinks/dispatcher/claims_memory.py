@@ -160,7 +160,7 @@ class MemoryClaims:
             if suppress is not None:
                 self._list(Listed(suppress[0], channel.value, suppress[1], claim_id))
             row = self._rows.get((intent_id, channel))
-            if row is None or row.claim_id != claim_id or not _may_finish(row.state, state):
+            if row is None or row.claim_id != claim_id or not _may_finish(row, state, submission_no):
                 if self.late.get(claim_id, {}).get("state", "unknown") == "unknown":
                     self.late[claim_id] = result
                 return False
@@ -216,5 +216,7 @@ class MemoryClaims:
         return dict(self._progress)
 
 
-def _may_finish(there: str, state: str) -> bool:
-    return there in ("claimed", "submitting") or (there == "unknown" and state != "unknown")
+def _may_finish(row: Row, state: str, submission_no: int) -> bool:
+    if row.state == "unknown":
+        return state != "unknown" or submission_no > row.submission_no
+    return row.state in ("claimed", "submitting")

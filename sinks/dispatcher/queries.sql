@@ -68,11 +68,14 @@ SELECT (SELECT reason FROM closed WHERE closed.intent_id = claims.intent_id) AS 
 FROM claims WHERE claim_id = %(claim_id)s;
 
 -- name: finish
--- The result of the holder, if the row is still its. What was given up as unknown may become known.
+-- The result of the holder, if the row is still its. What was given up as unknown may become known; told as unknown to a
+-- higher number, the row has that number, so that the same order does not claim it once its holder is known to have
+-- sent nothing.
 UPDATE claims SET state = %(state)s, result = %(result)s,
        submission_no = greatest(submission_no, %(submission_no)s)
 WHERE claim_id = %(claim_id)s
-  AND (state IN ('claimed', 'submitting') OR (state = 'unknown' AND %(state)s <> 'unknown'))
+  AND (state IN ('claimed', 'submitting')
+       OR (state = 'unknown' AND (%(state)s <> 'unknown' OR %(submission_no)s > submission_no)))
 RETURNING 1 AS found;
 
 -- name: late_result

@@ -91,6 +91,22 @@ def test_a_row_given_up_as_unknown_takes_what_its_holder_learned_and_never_unlea
     assert guard.claims.claim(order(2)) == Stored({"state": "accepted", "n": 1})
 
 
+def test_an_order_told_as_unknown_is_not_claimed_when_the_holder_turns_out_to_have_sent_nothing(
+    guard: Guard,
+) -> None:
+    """World 2102201: the machine looked for what it took to be lost, and the order came again and was sent."""
+    guard.claims.claim(order(1))
+    guard.claims.begin("c-email-1")
+    guard.let_pass(LEASE_MS + CALL_MS + 1)
+    assert finish(guard, "unknown")
+    found = guard.claims.claim(order(2, after_unknown=False))
+    assert isinstance(found, Expired)
+    assert finish(guard, "unknown", 2, claim="c-email-1")
+    assert finish(guard, "held", 1)
+    assert isinstance(guard.claims.claim(order(2, after_unknown=False)), Stored)
+    assert isinstance(guard.claims.claim(order(3)), Grant)
+
+
 def test_a_claim_whose_answer_was_lost_is_found_again_by_its_id(guard: Guard) -> None:
     guard.claims.claim(order())
     again = guard.claims.claim(order())
