@@ -94,7 +94,7 @@ def test_a_row_given_up_as_unknown_takes_what_its_holder_learned_and_never_unlea
 def test_an_order_told_as_unknown_is_not_claimed_when_the_holder_turns_out_to_have_sent_nothing(
     guard: Guard,
 ) -> None:
-    """World 2102201: the machine looked for what it took to be lost, and the order came again and was sent."""
+    """World 2102201: the machine looked for what it took to be lost, and the order came again and left."""
     guard.claims.claim(order(1))
     guard.claims.begin("c-email-1")
     guard.let_pass(LEASE_MS + CALL_MS + 1)
