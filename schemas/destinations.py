@@ -7,21 +7,22 @@ address or one number is refused with a code.
     e-mail                              decided
     USER@EXAMPLE.COM                    user@example.com: domain and local part are folded
     Alice@Example.COM                   the same as alice@example.com
-    alice+reset@example.com             another person's address: tags are kept
+    alice+reset@example.com             another person's address: tags are kept, and so are dots
     x@bücher.example                    x@xn--bcher-kva.example
     user@example.com.                   refused: trailing_dot (one spelling for one mailbox)
     user@[192.0.2.1]                    refused: address_literal
-    " user@example.com", "user…\\n"      refused: control_or_space
+    " user@example.com", "user…\\n"      refused: control_or_space, of whatever script
+    a@example.com,b@example.com         refused: control_or_space; so ; < > ( ) and quoted local parts
     victim+x<U+037E>other@example.com   refused: changes_when_normalised (it would become a second address)
-    "quoted local"@example.com          refused: syntax
-    user@example.test                   taken: reserved for tests, no mailbox can be behind it
-    more than 254 characters            refused: too_long (254, the longest RFC 5321 path, is taken)
+    user@ｅｘａｍｐｌｅ.com                 refused: changes_when_normalised (NFKC: full width, ligatures, ①)
     NFD accent in the local part        refused: changes_when_normalised
+    more than 254 characters            refused: too_long (254, the longest RFC 5321 path, is taken)
     65 characters before @              refused: syntax
     any non-ASCII local part            refused: local_part_not_ascii (providers of seed 003 need ASCII)
     =?utf-8?q?b=40other?=@example.com   refused: encoded_word (RFC 2047; a mailer may read it as another)
-    user@exa<U+034F>mple.com            refused: invisible (IDNA would drop it; so variation selectors)
-    user@test                           refused: syntax (a top-level domain alone is nobody's)
+    user@exa<U+200B>mple.com            refused: invisible (zero width, bidi, soft hyphen, variation selector)
+    user@test, user@example.c, …@127.1  refused: syntax (a top-level domain is two letters or more, or IDNA)
+    user@example.test                   taken: reserved for tests, no mailbox can be behind it
     a%b@example.com, a!b@example.com    taken: one local part; nobody routes by % and ! any more
 
     phone                               decided
@@ -36,8 +37,9 @@ address or one number is refused with a code.
     +1 900 …, +881 …, +44 70 …          refused: not_a_person (premium, satellite, forwarding)
 
 The ranges are those of the phonenumbers package (case F18: what it does not know is refused, and a newer
-package is how a new area code arrives). One range is added: the numbers Ofcom reserves for fiction, which
-examples and tests need and nobody owns.
+package is how a new area code arrives). Taken besides: the numbers Ofcom reserves for fiction, which examples
+and tests need and nobody owns. Refused besides: what the package counts as a plain number of a country and a
+person does not have (`_ALSO_NOT_A_PERSON`, `_ALSO_NOT_VALID`).
 """
 
 from __future__ import annotations
@@ -55,8 +57,23 @@ from schemas.errors import InvalidDestination
 EMAIL_CHARS_MAX = 254  # RFC 5321 path of 256 less the angle brackets
 _E164 = re.compile(r"\+[1-9][0-9]{6,14}")
 _FICTION_GB = re.compile(r"\+447700900[0-9]{3}")  # Ofcom, telephone numbers for use in TV and radio drama
-_REFUSED_CHARS = re.compile(r"[\x00-\x20\x7f;,<>()\[\]\\\"]")
-# Default_Ignorable_Code_Point (Unicode 15) without the format characters, which IDNA refuses by itself.
+# Allocated, and no person's: satellite and caller-pays ranges that hide behind the code of a country, and
+# information services.
+_ALSO_NOT_A_PERSON = re.compile(
+    r"\+(?:1600[0-9]{7}"  # Canadian Numbering Administrator: non-geographic, mostly satellite
+    r"|1[0-9]{3}5551212"  # directory assistance of every area
+    r"|6114[57][0-9]+"  # ACMA numbering plan: satellite
+    r"|62868[0-9]+"  # Indonesia: satellite
+    r"|7954[0-9]{7}"  # Russia: satellite
+    r"|86(?:1349|1740)[0-9]{7}"  # China: satellite
+    r"|7[89]40[0-9]{7})"  # Abkhazia, reached through Russia at prices of its own, in no list of countries
+)
+_ALSO_NOT_VALID = re.compile(r"\+1[0-9]{3}[2-9]11[0-9]{4}")  # no exchange is called 211 to 911
+_REFUSED_CHARS = re.compile(r"[;,<>()\[\]\\\"]")
+_SPACES = frozenset({"Cc", "Zs", "Zl", "Zp"})  # categories: control characters and spaces of any script
+_FULL_STOPS = (".", "\u3002")  # IDNA reads the ideographic one as a dot; NFKC turns the others into these
+_TOP_LEVEL = re.compile(r"[a-z]{2,63}|xn--[a-z0-9-]+")
+# Default_Ignorable_Code_Point (Unicode 15) besides the format characters, which have a category (Cf).
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -120,17 +137,17 @@ class EmailAddress(_Destination):
         """Raises `InvalidDestination` whose code is in the table above; the text is not quoted."""
         if len(text) > EMAIL_CHARS_MAX:
             _refuse("an address has at most 254 characters", "too_long")
-        if unicodedata.normalize("NFC", text) != text:
-            _refuse("this address changes when it is normalised", "changes_when_normalised")
         if text.rpartition("@")[2].startswith("["):
             _refuse("an address in brackets is not a mailbox we write to", "address_literal")
-        if _REFUSED_CHARS.search(text):
+        if _REFUSED_CHARS.search(text) or any(unicodedata.category(c) in _SPACES for c in text):
             _refuse("spaces, control characters, quotes, commas and brackets are refused", "control_or_space")
-        if _INVISIBLE.search(text):
+        if _INVISIBLE.search(text) or any(unicodedata.category(c) == "Cf" for c in text):
             _refuse("characters that nobody sees are refused", "invisible")
+        if unicodedata.normalize("NFKC", text) != text:
+            _refuse("this address changes when it is normalised", "changes_when_normalised")
         if _ENCODED_WORD in text:
             _refuse("an encoded word may be read as another address", "encoded_word")
-        if text.endswith("."):
+        if text.endswith(_FULL_STOPS):
             _refuse("the domain ends with a dot", "trailing_dot")
         if not text.rpartition("@")[0].isascii():
             _refuse("the part before @ must be ASCII", "local_part_not_ascii")
@@ -170,7 +187,10 @@ class PhoneNumber(_Destination):
         country: str | None = phonenumbers.region_code_for_number(number)
         if country is None or not phonenumbers.is_valid_number(number):
             _refuse("no country has allocated this number", "not_valid")
-        if country == _NO_COUNTRY or phonenumbers.number_type(number) in _NOT_A_PERSON:
+        if _ALSO_NOT_VALID.fullmatch(text):
+            _refuse("no country has allocated this number", "not_valid")
+        kind = phonenumbers.number_type(number)
+        if country == _NO_COUNTRY or kind in _NOT_A_PERSON or _ALSO_NOT_A_PERSON.fullmatch(text):
             _refuse("premium, shared, satellite and forwarding numbers are refused", "not_a_person")
         return cls(text, country)
 
@@ -187,7 +207,8 @@ def _normal_email(text: str) -> str | None:
         )
     except (EmailNotValidError, UnicodeError):
         return None
-    if "." not in found.ascii_domain:
+    _, dot, top_level = found.ascii_domain.rpartition(".")
+    if not dot or not _TOP_LEVEL.fullmatch(top_level):
         return None
     return f"{found.local_part.lower()}@{found.ascii_domain}"
 

@@ -21,9 +21,11 @@ VARIABLES = {"link": "https://app.example/r?t=canary", "name": "Ada"}
 
 
 def order(number: int = 1, channel: Channel = Channel.EMAIL, *, t0: int = T0, **changes: Any) -> Dispatch:
-    """Valid, ordered at `t0` (ms), deadline after a minute; `payload_variables` goes into the envelope."""
+    """Valid, ordered at `t0` (ms), deadline after a minute; `payload_variables` and `payload_email`, in
+    the spelling that is given, go into the envelope."""
     intent = changes.get("intent_id", "int-0001-test")
-    email_fp, sms_fp = PRINTS.of(EMAIL), PRINTS.of(PHONE)
+    email = changes.pop("payload_email", EMAIL.reveal())
+    email_fp, sms_fp = PRINTS.of(EmailAddress.parse(email)), PRINTS.of(PHONE)
     binding = Binding(
         intent,
         "tenant-0001",
@@ -34,7 +36,7 @@ def order(number: int = 1, channel: Channel = Channel.EMAIL, *, t0: int = T0, **
         email_fp,
         sms_fp,
     )
-    payload = Payload(EMAIL.reveal(), PHONE.reveal(), changes.pop("payload_variables", VARIABLES))
+    payload = Payload(email, PHONE.reveal(), changes.pop("payload_variables", VARIABLES))
     fields: dict[str, Any] = {
         "decision_id": "int-0001-test:1",
         "intent_id": intent,

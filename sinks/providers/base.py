@@ -1,6 +1,7 @@
 """The provider port: what the dispatcher and the poller may ask of a provider.
 
-An adapter declares its capabilities and translates; it must never decide, repeat a call, or log a body.
+An adapter declares its capabilities and translates; it must never decide, repeat a call, or log a body. It
+takes the recipient from `recipient` and from nowhere else.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Protocol
 from schemas.accounts import Account
 from schemas.attempt import NEEDS_REASON, AttemptState
 from schemas.destinations import EmailAddress, PhoneNumber
+from schemas.errors import InvalidDestination, InvariantBroken
+from schemas.ids import Channel
 from schemas.observation import LookupAnswer, ProviderState
 from schemas.reasons import Reason
 
@@ -34,6 +37,26 @@ class Submission:
 
     def __repr__(self) -> str:
         return f"Submission({self.reference}, hidden)"
+
+
+def recipient(submission: Submission, channel: Channel) -> str:
+    """The one recipient of a request, in the form that was fingerprinted and looked up (cases F28 and F34).
+
+    Raises `InvariantBroken`, which quotes nothing, for what `parse` would not give: a list, another
+    spelling, a number where an address belongs.
+    """
+    to = submission.to
+    wanted = EmailAddress if channel is Channel.EMAIL else PhoneNumber
+    if not isinstance(to, wanted) or not _is_normal(to):
+        raise InvariantBroken("a request would not go to exactly one recipient", scope="partition")
+    return to.reveal()
+
+
+def _is_normal(to: EmailAddress | PhoneNumber) -> bool:
+    try:
+        return type(to).parse(to.reveal()) == to
+    except InvalidDestination:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from schemas.ids import INSTANT_MS_MAX, INSTANT_MS_MIN, Channel
 from schemas.observation import LookupAnswer, ProviderState
 from schemas.reasons import Reason
 from sinks.providers import retry_after
-from sinks.providers.base import LookupRequest, LookupResult, Submission, SubmitResult
+from sinks.providers.base import LookupRequest, LookupResult, Submission, SubmitResult, recipient
 from sinks.providers.http import Failure, Http, JsonObject, Reply, Sent, path_segment, usable_id
 
 REFUSALS = {
@@ -177,7 +177,7 @@ def request_bytes(submission: Submission, channel: Channel) -> bytes:
     """The request body: the same submission always gives the same bytes (case F08)."""
     fields: JsonObject = {
         "reference": submission.reference,
-        "to": submission.to.reveal(),
+        "to": recipient(submission, channel),
         "from": submission.sender,
         "text": submission.text,
         "ttl_ms": submission.ttl_ms,

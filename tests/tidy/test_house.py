@@ -90,3 +90,13 @@ def test_no_committed_file_names_a_machines_path_or_a_registry() -> None:
         if name != "tests/tidy/test_house.py" and wrong.search((ROOT / name).read_bytes())
     ]
     assert named == []
+
+
+def test_every_test_that_is_said_to_show_a_case_is_there() -> None:
+    table = (ROOT / "tests/README.md").read_text().split("## Where a case")[1]
+    named = re.findall(r"`([a-z_]+/[\w./-]+\.(?:py|toml))(?:::(\w+))?`", table)
+    assert len(named) > 30
+    for file, test in named:
+        found = ROOT / "tests" / file
+        assert found.is_file(), file
+        assert re.search(rf"\bdef {test}\(", found.read_text()) or not test, f"{file}::{test}"

@@ -238,6 +238,21 @@ def test_the_expiry_names_its_zone_and_two_instants_of_one_wall_clock_hour_diffe
     assert expiry_text(1_792_888_200_000, "fr") == "00:30 UTC le 25 octobre 2026"
 
 
+@pytest.mark.parametrize("wanted", ["ar", "he", "fa-IR"])
+def test_a_right_to_left_recipient_gets_the_fallback_locale_and_no_direction_mark_in_the_sms(
+    wanted: str,
+) -> None:
+    """Case F56. A stranger's name stands isolated in the HTML; in an SMS there is nothing to isolate."""
+    one = replace(given(name="\u05d0\u05d1\u200f"), locale=wanted)
+    email, sms = render_email(TEMPLATE, one), render_sms(TEMPLATE, one)
+    assert (email.locale, sms.locale) == ("en", "en")
+    assert "<bdi>\u05d0\u05d1</bdi>" in email.html
+    assert facts(TEMPLATE, one).expiry in sms.text
+    assert not set(sms.text + email.text) & set(
+        "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    )
+
+
 def test_a_begun_minute_is_cut_so_that_nobody_comes_too_late() -> None:
     assert expiry_text(1_792_888_259_999, "en") == expiry_text(1_792_888_200_000, "en")
 
