@@ -82,7 +82,7 @@ class Verdict(StrEnum):
 
 
 class GateResult(Model):
-    """What one gate said. `detail` names the control or country, never a person."""
+    """What one gate said. `detail` names the control, the country or the ages, never a person."""
 
     gate: Annotated[str, Field(pattern=r"^[a-z_]{3,20}$")]
     verdict: Verdict

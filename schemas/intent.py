@@ -44,6 +44,8 @@ class IntentRequested(Record):
 
     Instants are whole milliseconds since the epoch, UTC; deadline < expiry. `country` is the ISO
     3166-1 code of the phone number. `variables` are the names of the sealed variables.
+    `phone_verified_at_ms`: since when this number is known to belong to this person; a service that
+    does not know leaves it out, and a policy that demands an age of the number refuses the SMS then.
     """
 
     record: Literal["intent_requested"] = "intent_requested"
@@ -57,6 +59,7 @@ class IntentRequested(Record):
     email_fingerprint: FingerprintText
     sms_fingerprint: FingerprintText | None = None
     sms_consent: SmsConsent | None = None
+    phone_verified_at_ms: Instant | None = None
     challenge_ref: OpaqueToken
     subject_key: FingerprintText | None = None
     variables: Annotated[tuple[VariableName, ...], Field(max_length=VARIABLES_COUNT_MAX)]
@@ -76,6 +79,8 @@ class IntentRequested(Record):
                 raise ValueError("sms_fingerprint must be of channel s")
             if self.country is None:
                 raise ValueError("country is required with sms_fingerprint")
+        if self.phone_verified_at_ms is not None and self.phone_verified_at_ms > self.requested_at_ms:
+            raise ValueError("phone_verified_at_ms must not be after requested_at_ms")
         return self
 
 

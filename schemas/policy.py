@@ -75,10 +75,12 @@ class ChannelPolicy(Clause):
 
 
 class SmsPolicy(ChannelPolicy):
-    """The fallback and its gates."""
+    """The fallback and its gates. Ages are measured back from `requested_at_ms` of the intent; 0: none."""
 
     allowed: bool  # the assurance of the purpose (NIST SP 800-63B: the telephone network is restricted)
     consent_required: bool = True
+    consent_age_ms_min: Milliseconds = 0  # of the consent: who typed in a number a minute ago is refused
+    phone_age_ms_min: Milliseconds = 0  # of the knowledge whose number it is: after a change it is refused
     countries: Annotated[tuple[Country, ...], Field(max_length=250)]
     complaint_forbids: bool = True
 
@@ -120,6 +122,8 @@ class Policy(Clause):
             raise ValueError("policy is named after its purpose, optionally with __ and a variant")
         if self.undispatched_email is UndispatchedEmail.EXTEND and self.extend_ms_max <= 0:
             raise ValueError("undispatched_email = extend needs extend_ms_max")
+        if self.sms.consent_age_ms_min and not self.sms.consent_required:
+            raise ValueError("sms.consent_age_ms_min needs sms.consent_required")
         return self
 
 

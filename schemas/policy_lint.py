@@ -9,10 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schemas.policy import ChannelPolicy, Policy, PollSchedule, UndispatchedEmail, UrgencyClass
+from schemas.policy import (
+    ChannelPolicy,
+    Policy,
+    PollSchedule,
+    SmsPolicy,
+    UndispatchedEmail,
+    UrgencyClass,
+)
 from schemas.templates.registry import Template
 
 POLLS_SHOWN_MAX = 1_000
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
+AGE_MS_MIN = MINUTE_MS  # whoever can wait a minute would pass: what was meant were seconds, or hours
+AGE_MS_MAX = 365 * DAY_MS  # longer than most people keep a number; it would refuse nearly everybody
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,7 @@ def _mistakes(policy: Policy, template: Template | None) -> Said:
             )
     if policy.sms.allowed and not policy.sms.countries:
         yield "sms_to_nowhere", "sms.allowed with no country in sms.countries"
+    yield from _ages_that_cannot_be_meant(policy.sms)
     if policy.undispatched_email is UndispatchedEmail.EXTEND and policy.extend_ms_max > room_ms:
         yield "extends_past_expiry", f"extend_ms_max {_s(policy.extend_ms_max)} > {_s(room_ms)}"
     if policy.urgency is UrgencyClass.URGENT and policy.claim_hold_ms_max > bounds.deadline_ms_max:
@@ -89,6 +100,25 @@ def _mistakes(policy: Policy, template: Template | None) -> Said:
             "held_longer_than_the_deadline",
             f"claim_hold_ms_max {_s(policy.claim_hold_ms_max)} > {_s(bounds.deadline_ms_max)}",
         )
+
+
+def _ages(sms: SmsPolicy) -> dict[str, int]:
+    """The ages it demands, by field; those it does not demand are left out."""
+    ages = {"consent_age_ms_min": sms.consent_age_ms_min, "phone_age_ms_min": sms.phone_age_ms_min}
+    return {name: ms for name, ms in ages.items() if ms}
+
+
+def _ages_that_cannot_be_meant(sms: SmsPolicy) -> Said:
+    for name, ms in _ages(sms).items():
+        if ms < AGE_MS_MIN:
+            yield (
+                "age_too_short",
+                f"sms.{name} {_s(ms)} < 1 min = {_s(AGE_MS_MIN)}: waiting a minute passes it",
+            )
+        if ms > AGE_MS_MAX:
+            yield "age_too_long", f"sms.{name} {_s(ms)} > 365 d = {_s(AGE_MS_MAX)}"
+        if not sms.allowed:
+            yield "age_of_nothing", f"sms.{name} {_s(ms)} with sms.allowed = false: it is never asked"
 
 
 def _figures(policy: Policy) -> Said:
@@ -103,6 +133,8 @@ def _figures(policy: Policy) -> Said:
     waits = f"look_wait_ms {_s(policy.look_wait_ms)} + claim_hold_ms_max {_s(policy.claim_hold_ms_max)}"
     left = f"{_s(bounds.min_useful_window_ms)} before the expiry at least"
     yield "latest_sms", f"{_s(late_ms)} after the deadline ({waits}), and {left}"
+    for name, ms in _ages(policy.sms).items():
+        yield "age", f"no SMS unless {_AGE_OF[name]} {_s(ms)} = {_d(ms)} before the request, or earlier"
     for name, channel in (("email", policy.email), ("sms", policy.sms)):
         yield "answers", f"{name}: {_budget(channel)}"
 
@@ -128,6 +160,17 @@ def _instants(schedule: PollSchedule, count: int) -> Iterator[float]:
         pause *= schedule.factor
 
 
+_AGE_OF = {
+    "consent_age_ms_min": "the person agreed",
+    "phone_age_ms_min": "the number was known to be theirs",
+}
+
+
+def _d(ms: int) -> str:
+    """`1 d`, `0.5 d`."""
+    return f"{ms / DAY_MS:.6g} d"
+
+
 def _s(ms: int) -> str:
     """`90 s`, `0.4 s`."""
-    return f"{ms / 1000:g} s"
+    return f"{ms / 1000:.12g} s"

@@ -233,7 +233,17 @@ class Reason(StrEnum):
         "The assurance of this purpose forbids SMS.",
     )
     NO_CONSENT = "no_consent", ReasonClass.POLICY, "The person did not agree to SMS."
+    CONSENT_TOO_RECENT = (
+        "consent_too_recent",
+        ReasonClass.POLICY,
+        "The person agreed to SMS too shortly before the request for this policy.",
+    )
     NO_PHONE = "no_phone", ReasonClass.POLICY, "There is no phone number for this person."
+    PHONE_TOO_RECENT = (
+        "phone_too_recent",
+        ReasonClass.POLICY,
+        "It is not known for as long as this policy demands that the number belongs to the person.",
+    )
     COUNTRY_NOT_ALLOWED = (
         "country_not_allowed",
         ReasonClass.POLICY,

@@ -39,7 +39,11 @@ _TIMES = ("requested_at", "deadline", "expiry")
 
 @dataclass(frozen=True, slots=True)
 class NewIntent:
-    """What a service knows. Datetimes carry a zone; destinations and variables are never printed."""
+    """What a service knows. Datetimes carry a zone; destinations and variables are never printed.
+
+    `sms_consent_at` is when the person agreed, and `phone_verified_at` since when the service knows that the
+    number is theirs; neither is the time of this request, unless that is when it happened.
+    """
 
     intent_id: str
     tenant: str
@@ -54,6 +58,7 @@ class NewIntent:
     phone: str | None = field(default=None, repr=False)
     sms_consent_at: datetime | None = None
     sms_consent_text: str = "consent-1"
+    phone_verified_at: datetime | None = None
 
 
 class IntentPublisher:
@@ -88,6 +93,7 @@ class IntentPublisher:
             )
         times = {name: _milliseconds(getattr(new, name), name) for name in _TIMES}
         _check_bounds(policy, times)
+        _ = _verified(new, times["requested_at"])
         email, phone = _destinations(new)
         _check_content(self._templates, policy, new, times["expiry"])
         return self._sealed(new, policy, times, email, phone)
@@ -160,6 +166,7 @@ class IntentPublisher:
                 "granted_at_ms": _milliseconds(consent, "sms_consent_at"),
                 "text_ref": new.sms_consent_text,
             },
+            phone_verified_at_ms=_verified(new, times["requested_at"]),
             challenge_ref=new.challenge_ref,
             variables=tuple(sorted(new.variables)),
             requested_at_ms=times["requested_at"],
@@ -180,8 +187,8 @@ def _check_types(new: NewIntent) -> None:
     wrong += [name for name in _TIMES if not isinstance(getattr(new, name), datetime)]
     if not isinstance(new.phone, str | None):
         wrong.append("phone")
-    if not isinstance(new.sms_consent_at, datetime | None):
-        wrong.append("sms_consent_at")
+    instants = ("sms_consent_at", "phone_verified_at")
+    wrong += [name for name in instants if not isinstance(getattr(new, name), datetime | None)]
     if not isinstance(new.variables, Mapping) or not all(isinstance(name, str) for name in new.variables):
         wrong.append("variables")
     if wrong:
@@ -218,6 +225,16 @@ def _check_bounds(policy: Policy, times: Mapping[str, int]) -> None:
             f"{bounds.min_useful_window_ms}",
             "/deadline",
         )
+
+
+def _verified(new: NewIntent, requested_ms: int) -> int | None:
+    """Since when the number is known to be theirs; nobody knows it from after the request on."""
+    if new.phone_verified_at is None:
+        return None
+    verified_ms = _milliseconds(new.phone_verified_at, "phone_verified_at")
+    if verified_ms > requested_ms:
+        _out(f"phone_verified_at is {verified_ms - requested_ms} ms after the request", "/phone_verified_at")
+    return verified_ms
 
 
 def _check_content(templates: Catalogue, policy: Policy, new: NewIntent, expiry_ms: int) -> None:

@@ -18,7 +18,7 @@ from streams.core.acts import close, finish, order_submission
 from streams.core.draft import Draft, Input
 from streams.core.effects import Fate, GivenUp, Step
 from streams.core.schedule import hold_delay_ms
-from streams.core.state import EARLY_FACTS_MAX, EarlyFact, IntentState, Track
+from streams.core.state import EARLY_FACTS_MAX, NEVER, EarlyFact, IntentState, Track
 
 REQUEST_AHEAD_MS_MAX = 300_000  # a publisher's clock may run 5 min ahead of the log, not more
 EARLY_AGE_MS_MAX = 600_000  # an outbox delivers within minutes; 10 min of parking is already a fault
@@ -95,6 +95,8 @@ def take(request: IntentRequested, draft: Draft) -> Step:
     state.locale, state.country = request.locale, request.country
     state.email_fingerprint, state.sms_fingerprint = request.email_fingerprint, request.sms_fingerprint
     state.sms_consent = request.sms_consent is not None
+    state.consent_ms = NEVER if request.sms_consent is None else request.sms_consent.granted_at_ms
+    state.phone_verified_ms = request.phone_verified_at_ms or NEVER
     state.variables = request.variables
     state.requested_ms = request.requested_at_ms
     state.deadline_ms, state.expiry_ms = request.deadline_ms, request.expiry_ms

@@ -10,7 +10,7 @@ from schemas.errors import InvariantBroken
 from schemas.ids import Channel
 from streams.core.draft import Draft
 from streams.core.effects import Fate, Step
-from streams.core.state import IntentState
+from streams.core.state import NEVER, IntentState
 from streams.core.table import STEPS
 
 
@@ -75,6 +75,8 @@ def _orders(prior: IntentState, after: IntentState, step: Step, draft: Draft) ->
         _must(draft.now_ms < order.not_after_ms <= after.expiry_ms, "nothing is ordered too late")
         if order.channel is Channel.EMAIL:
             _must(not prior.claimed_ms, "no e-mail is ordered after the SMS claim")
+        else:
+            _permitted(after, draft)
     tracks = ((Channel.EMAIL, prior.email, after.email), (Channel.SMS, prior.sms, after.sms))
     for channel, before, now in tracks:
         number = before.submission_no if before is not None else 0
@@ -84,3 +86,18 @@ def _orders(prior: IntentState, after: IntentState, step: Step, draft: Draft) ->
             reached - number == len(ordered) <= 1 and ordered in ([], [reached]),
             "submissions are numbered one by one",
         )
+
+
+def _permitted(state: IntentState, draft: Draft) -> None:
+    """Whatever ordered it, first or again: the gates are asked at the claim only, and once."""
+    _must(draft.policy is not None, "no SMS without a policy")
+    if draft.policy is None:
+        return
+    sms, asked_ms = draft.policy.sms, state.requested_ms
+    _must(sms.allowed, "no SMS for a purpose that forbids it")
+    _must(state.sms_fingerprint and state.country in sms.countries, "no SMS to a number that is not allowed")
+    _must(state.sms_consent or not sms.consent_required, "no SMS without a consent")
+    given_ms = state.consent_ms if sms.consent_age_ms_min else NEVER
+    _must(asked_ms - given_ms >= sms.consent_age_ms_min, "no SMS on a consent that is too recent")
+    known_ms = state.phone_verified_ms or asked_ms
+    _must(asked_ms - known_ms >= sms.phone_age_ms_min, "no SMS to a number that is too recent")

@@ -136,6 +136,10 @@ def test_a_policy_is_made_compared_checked_released_and_then_fixed(tmp_path: Pat
         ('template = "password_reset:v1"', 'template = "password_reset:v9"', "template_unknown"),
         ('template = "password_reset:v1"', 'template = "build_failure:v1"', "purpose_differs"),
         ('countries = ["GB", "IE", "FR", "DE", "NL", "US"]', "countries = []", "sms_to_nowhere"),
+        ("allowed = true", "allowed = true\nconsent_age_ms_min = 59_999", "age_too_short"),
+        ("allowed = true", "allowed = true\nconsent_age_ms_min = 31_536_000_001", "age_too_long"),
+        ("allowed = true", "allowed = true\nphone_age_ms_min = 31_536_000_001", "age_too_long"),
+        ("allowed = true", "allowed = false\nphone_age_ms_min = 86_400_000", "age_of_nothing"),
     ],
 )
 def test_numbers_that_cannot_be_meant_are_named_and_not_released(
@@ -180,6 +184,20 @@ def test_the_figures_of_a_policy_are_its_own(tmp_path: Path) -> None:
     file.write_text(file.read_text("utf-8").replace("look_wait_ms = 3_000", "look_wait_ms = 4_000"))
     says = {r["rule"]: r["says"] for r in told("policy", "lint", OWN, "--shelf", tmp_path)[OWN]}
     assert says["latest_sms"].startswith("9 s after the deadline")
+
+
+def test_the_ages_a_policy_demands_are_shown_and_compared(tmp_path: Path) -> None:
+    file = Path(told("policy", "new", "password_reset__short", "--shelf", tmp_path)["file"])
+    ages = "consent_age_ms_min = 60_000\nphone_age_ms_min = 31_536_000_000"  # the bounds themselves are meant
+    file.write_text(file.read_text("utf-8").replace("allowed = true", f"allowed = true\n{ages}", 1))
+    says = [r["says"] for r in told("policy", "lint", OWN, "--shelf", tmp_path)[OWN] if r["rule"] == "age"]
+    assert says == [
+        "no SMS unless the person agreed 60 s = 0.000694444 d before the request, or earlier",
+        "no SMS unless the number was known to be theirs 31536000 s = 365 d before the request, or earlier",
+    ]
+    apart = told("policy", "diff", "password_reset:v1", OWN, "--shelf", tmp_path, code=1)
+    assert apart["sms.consent_age_ms_min"] == {"first": 0, "second": 60_000}
+    assert apart["sms.phone_age_ms_min"] == {"first": 0, "second": 31_536_000_000}
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -57,15 +57,28 @@ RULES = st.fixed_dictionaries(
         "sms__submissions_max": st.sampled_from([1, 3]),
         "sms__allowed": st.sampled_from([True, True, True, False]),
         "sms__consent_required": st.booleans(),
+        "sms__consent_age_ms_min": st.sampled_from([0, 0, 1_000, 1_001]),
+        "sms__phone_age_ms_min": st.sampled_from([0, 0, 1_000]),
     }
 )
-POLICIES: st.SearchStrategy[Policy] = RULES.map(lambda rules: policy(**rules))
+
+
+def _policy_of(rules: dict[str, Any]) -> Policy:
+    """An age of what is not required would be no policy."""
+    return policy(**rules | ({} if rules["sms__consent_required"] else {"sms__consent_age_ms_min": 0}))
+
+
+POLICIES: st.SearchStrategy[Policy] = RULES.map(_policy_of)
 REQUESTS = st.fixed_dictionaries(
     {
         "deadline_ms": st.sampled_from([T0 + 1_000, T0 + 60_000, T0 + 600_000]),
         "expiry_ms": st.sampled_from([T0 + 700_000, T0 + 900_000]),
     },
-    optional={"sms_consent": st.none(), "sms_fingerprint": st.none()},
+    optional={
+        "sms_consent": st.none(),
+        "sms_fingerprint": st.none(),
+        "phone_verified_at_ms": st.sampled_from([T0, T0 - 999, T0 - 1_000, T0 - 90_000]),
+    },
 )
 
 _JUMPS = st.sampled_from(  # ms since the input before; log time may jump both ways

@@ -17,7 +17,7 @@ from streams.core.effects import Fate, Step
 from streams.core.machine import steps
 from streams.core.state import IntentState, from_bytes, to_bytes
 from streams.core.table import STEPS
-from tests.builders import T0, Play, tick
+from tests.builders import T0, Play, request, tick
 from tests.builders import given as an_input
 from tests.property.histories import HISTORIES, Given, History, Player
 
@@ -53,6 +53,22 @@ def test_an_sms_comes_neither_early_without_a_failure_nor_too_late_to_be_useful(
         for order in found.dispatches:
             assert found.state is not None
             assert found.state.last_now_ms < order.not_after_ms <= found.state.expiry_ms - window
+
+
+@given(HISTORIES)
+def test_no_sms_is_ordered_that_purpose_consent_or_number_forbid(history: History) -> None:
+    player, sms = Player(history).play(), history.rules.sms
+    player.drain()
+    asked = request(**history.asked)
+    agreed, known_ms = asked.sms_consent, asked.phone_verified_at_ms
+    forbidden = (
+        not sms.allowed
+        or asked.sms_fingerprint is None
+        or (sms.consent_required and agreed is None)
+        or (agreed is not None and T0 - agreed.granted_at_ms < sms.consent_age_ms_min)
+        or T0 - (T0 if known_ms is None else known_ms) < sms.phone_age_ms_min
+    )
+    assert not (forbidden and player.game.sent(Channel.SMS))
 
 
 @given(HISTORIES)

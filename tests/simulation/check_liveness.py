@@ -12,6 +12,7 @@ from schemas.ids import Channel
 from schemas.observation import ProviderState
 from schemas.policy import BounceAfterDelivered
 from schemas.reasons import Reason
+from tests.simulation.check_machine import may_have_sms
 from tests.simulation.evidence import Seen
 from tests.simulation.sentences import Found, liveness
 
@@ -99,8 +100,8 @@ def fallbacks_go_out(seen: Seen) -> Found:
         return
     sent = {seen.place_of(e) for e in seen.submissions}
     for intent_id, asked in seen.world.asked.items():
-        new, chain = asked.new, seen.decisions.get(intent_id, [])
-        may = new.phone is not None and new.sms_consent_at is not None and not asked.instructions
+        chain = seen.decisions.get(intent_id, [])
+        may = may_have_sms(seen, intent_id) and not asked.instructions
         ended = [at for at, _ in seen.ends.get(intent_id, ()) if at < asked.expiry_ms]
         delivered = seen.truth(intent_id, Channel.EMAIL, ProviderState.DELIVERED, asked.expiry_ms)
         place = (intent_id, Channel.SMS)

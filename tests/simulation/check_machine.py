@@ -80,13 +80,26 @@ def _orders(decision: Decision, channel: Channel, *, first: bool = False) -> boo
     )
 
 
-@safety("§5.3: no SMS without a number, a consent and an allowed country")
+@safety("§5.3: no SMS without a purpose that allows it, a number and a consent, each as old as it must be")
 def no_sms_without_permission(seen: Seen) -> Found:
     for entry in seen.submissions:
         intent_id, channel = seen.place_of(entry)
-        new = seen.world.asked[intent_id].new
-        if channel is Channel.SMS and (new.phone is None or new.sms_consent_at is None):
-            yield f"{intent_id}: phone {new.phone is not None}, consent {new.sms_consent_at is not None}"
+        if channel is Channel.SMS and not may_have_sms(seen, intent_id):
+            yield f"{intent_id}: an SMS under {seen.policy(intent_id).policy}"
+
+
+def may_have_sms(seen: Seen, intent_id: str) -> bool:
+    """What the service said of the person, against the policy; a clock of ours is not asked."""
+    new, sms = seen.world.asked[intent_id].new, seen.policy(intent_id).sms
+    if not sms.allowed or new.phone is None or new.sms_consent_at is None:
+        return False
+    consent_s = (new.requested_at - new.sms_consent_at).total_seconds()
+    if consent_s * 1000 < sms.consent_age_ms_min:
+        return False
+    if not sms.phone_age_ms_min:
+        return True
+    known = new.phone_verified_at
+    return known is not None and (new.requested_at - known).total_seconds() * 1000 >= sms.phone_age_ms_min
 
 
 @safety("§5.2: a delivery is not undone by a late acceptance: phases follow the table")

@@ -25,6 +25,8 @@ FAULTS: dict[str, tuple[float, float, str]] = {
     "person.shared": (0.1, 0.7, "two intents have the same recipient"),
     "person.no_phone": (0.1, 0.5, "the intent has no phone number"),
     "person.no_consent": (0.1, 0.5, "the person did not agree to SMS"),
+    "policy.ages": (0.1, 0.8, "the policy of an intent demands an age of consent and number"),
+    "policy.no_sms": (0.05, 0.4, "the policy of an intent forbids SMS"),
     "operator.control": (0.5, 1.0, "controls pause and resume, a few times"),
     "operator.instruct": (0.05, 0.4, "an operator completes, cancels, releases or closes an intent"),
     "crash.worker": (0.001, 0.05, "the worker dies at a fault point"),
@@ -62,7 +64,7 @@ GENTLE = frozenset(
     {
         "service.repeat", "service.conflict", "service.wrong_partition", "service.garbage",
         "service.complete", "service.complete_first", "service.cancel", "person.shared", "person.no_phone",
-        "person.no_consent", "log.compact", "group.moves",
+        "person.no_consent", "policy.ages", "policy.no_sms", "log.compact", "group.moves",
     }
 )  # fmt: skip
 GENTLE_EVERY = 10

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace as replace_struct
+
 from schemas.attempt import AttemptState
 from schemas.decision import Phase
 from schemas.observation import ProviderState
@@ -157,7 +159,32 @@ def consent_not_asked_for() -> Iterator[None]:
         finally:
             state.sms_consent = agreed
 
-    with patched(gates_module, "before_claim", gates):
+    with unchecked(), patched(gates_module, "before_claim", gates):
+        yield
+
+
+@sees("no_sms_without_permission", chances={"policy.ages": 0.8})
+def ages_measured_at_the_claim() -> Iterator[None]:
+    """Waiting for the deadline makes a consent or a number old enough."""
+
+    def age(gate: str, reason: Reason, state: Any, *, since_ms: int, wanted_ms: int) -> Any:
+        aged = replace_struct(state, requested_ms=state.deadline_ms)
+        return before(gate, reason, aged, since_ms=since_ms, wanted_ms=wanted_ms)
+
+    before = gates_module._age
+    with unchecked(), patched(gates_module, "_age", age):
+        yield
+
+
+@sees("no_sms_without_permission", chances={"policy.no_sms": 0.8})
+def purpose_not_asked_for() -> Iterator[None]:
+    before = gates_module.before_claim
+
+    def gates(state: Any, policy: Any, *given: Any, **more: Any) -> Any:
+        allowed = policy.sms.model_copy(update={"allowed": True})
+        return before(state, policy.model_copy(update={"sms": allowed}), *given, **more)
+
+    with unchecked(), patched(gates_module, "before_claim", gates):
         yield
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from compose.simulator.plots import EMAIL_PLOTS
 from compose.simulator.script import Plot, Status
@@ -35,6 +35,14 @@ SLOW_PLOTS = {
     "turned": Plot(statuses=(Status(500, "deferred"), Status(30_000, "bounced", "mailbox_unknown"))),
     "odd": Plot(statuses=(Status(500, "on-its-way-to-somewhere"), Status(40_000, "delivered"))),
 }
+AGE_MS = 86_400_000
+# What a policy demands of an SMS beside the rest: an intent gets such a twin by a fault.
+TWINS: dict[str, dict[str, Any]] = {
+    "aged": {"consent_age_ms_min": AGE_MS, "phone_age_ms_min": AGE_MS},
+    "mute": {"allowed": False},
+}
+AGES_MS = (0, 60_000, AGE_MS - 1, AGE_MS, AGE_MS, 90 * AGE_MS)
+UNVERIFIED = 0.2  # how often a service does not know since when
 SHARED = 0  # the person several intents are for
 SAYS_STOP, STOP_DIGITS = 0.5, 600  # in every second world, where that person answers STOP
 # What enters the suppression list, and what does not.
@@ -84,6 +92,14 @@ class _Capture:
     def take(self) -> list[OutgoingRecord]:
         found, self.records = self.records, []
         return found
+
+
+def twin_of(policy: str, twin: str) -> str:
+    return policy.replace(":", f"_{twin}:")
+
+
+def _is_twin(policy: str) -> bool:
+    return policy.partition(":")[0].rpartition("_")[2] in TWINS
 
 
 class Services:
@@ -150,8 +166,15 @@ class Services:
         digits = dice.of(f"digits/{person}").randint(0, 899)
         if person == SHARED and dice.of("stop").random() < SAYS_STOP:
             digits = STOP_DIGITS + digits % 100
-        policy = life.choice(sorted(self.world.policies))
+        policy = life.choice([p for p in sorted(self.world.policies) if not _is_twin(p)])
         at = _instant(at_ms)
+        consented = at - self._consented_before(number)
+        verified = at - timedelta(milliseconds=dice.of(f"ages/{number}").choice(AGES_MS))
+        if dice.falls("policy.ages"):
+            policy = twin_of(policy, "aged")
+            consented = at - timedelta(milliseconds=dice.of(f"ages/{number}").choice(AGES_MS))
+        elif dice.falls("policy.no_sms"):
+            policy = twin_of(policy, "mute")
         deadline = life.randint(*DEADLINE_MS)
         return NewIntent(
             intent_id=f"intent-{number:04}",
@@ -165,7 +188,8 @@ class Services:
             requested_at=at,
             deadline=at + timedelta(milliseconds=deadline),
             expiry=at + timedelta(milliseconds=life.randint(*EXPIRY_MS)),
-            sms_consent_at=None if dice.falls("person.no_consent") else at - self._consented_before(number),
+            sms_consent_at=None if dice.falls("person.no_consent") else consented,
+            phone_verified_at=None if dice.of(f"ages/{number}").random() < UNVERIFIED else verified,
         )
 
     def _consented_before(self, number: int) -> timedelta:

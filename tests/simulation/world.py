@@ -40,7 +40,7 @@ from tests.simulation.kafka import Log
 from tests.simulation.network import Wire, provider
 from tests.simulation.poller import SimPoller
 from tests.simulation.process import Process
-from tests.simulation.services import Asked, Services, slow_plot
+from tests.simulation.services import TWINS, Asked, Services, slow_plot, twin_of
 from tests.simulation.worker import SimWorker
 
 ZERO_MS = 1_790_000_000_000
@@ -89,6 +89,10 @@ def _policies() -> dict[str, Policy]:
             "sms": {"account": sms, "poll": poll, "allowed": True, "countries": ["GB", "US"]},
         } | changes  # fmt: skip
         found[fields["policy"]] = Policy.model_validate(fields, strict=False)
+        for twin, more in TWINS.items():
+            fields["policy"] = twin_of(f"password_reset__{name}:v1", twin)
+            sms_rules = fields["sms"] | more
+            found[fields["policy"]] = Policy.model_validate(fields | {"sms": sms_rules}, strict=False)
     return found
 
 

@@ -102,6 +102,8 @@ BAD: list[tuple[str, bytes, Reason, str]] = [
     ("phone without country", _body(country=...), Reason.INVALID_FIELD, ""),
     ("clear payload", _body(sealed=CANARY), Reason.INVALID_FIELD, "/sealed"),
     ("address as variable", _body(variables=["link", CANARY]), Reason.INVALID_FIELD, "/variables/1"),
+    ("a number verified after the request", _body(phone_verified_at_ms=T0 + 1), Reason.INVALID_FIELD, ""),
+    ("a number verified never", _body(phone_verified_at_ms=0), Reason.INVALID_FIELD, "/phone_verified_at_ms"),
     (
         "consent without time",
         _body(sms_consent={"text_ref": "c"}),

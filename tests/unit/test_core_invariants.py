@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from schemas.attempt import AttemptState as A
-from schemas.decision import CloseKind, Phase
+from schemas.decision import CloseKind, GateResult, Phase, Verdict
 from schemas.errors import InvariantBroken
 from schemas.ids import Channel
 from schemas.observation import ProviderState as P
@@ -20,10 +21,13 @@ from streams.core.table import STEPS, TABLE, Move
 from tests.builders import (
     DEADLINE_MS,
     EXPIRY_MS,
+    T0,
     Play,
     attempt,
     completed,
+    context,
     observation,
+    policy,
     started,
     tick,
 )
@@ -185,6 +189,49 @@ def test_an_sms_past_a_closed_gate_is_caught(monkeypatch: Patch) -> None:
     monkeypatch.setattr(gates, "verdict", lambda _results: None)
     with pytest.raises(InvariantBroken, match="no SMS past a closed gate"):
         game.give(DEADLINE_MS, tick(DEADLINE_MS))
+
+
+AGE_MS = 86_400_000
+NOT_PERMITTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("no SMS for a purpose that forbids it", {"sms__allowed": False}, {}),
+    ("no SMS to a number that is not allowed", {}, {"sms_fingerprint": None}),
+    ("no SMS to a number that is not allowed", {}, {"country": "FR"}),
+    ("no SMS without a consent", {}, {"sms_consent": None}),
+    ("no SMS on a consent that is too recent", {"sms__consent_age_ms_min": AGE_MS}, {}),
+    ("no SMS to a number that is too recent", {"sms__phone_age_ms_min": 1}, {}),
+    (
+        "no SMS to a number that is too recent",
+        {"sms__phone_age_ms_min": AGE_MS},
+        {"phone_verified_at_ms": T0 - AGE_MS + 1},
+    ),
+]
+
+
+@pytest.mark.parametrize(("sentence", "rules", "asked"), NOT_PERMITTED)
+def test_an_sms_that_is_not_permitted_is_caught_though_every_gate_says_open(
+    monkeypatch: Patch, sentence: str, rules: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    game = started(ctx=context(policy(**rules)), **asked)
+    said = tuple(GateResult(gate=gate, verdict=Verdict.OPEN) for gate in gates.GATES)
+    monkeypatch.setattr(gates, "before_claim", lambda *_, **__: said)
+    with pytest.raises(InvariantBroken, match=sentence):
+        game.give(DEADLINE_MS, tick(DEADLINE_MS))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "rules"), [(n[0], n[1]) for n in NOT_PERMITTED if n[1]], ids=lambda one: str(one)
+)
+def test_an_sms_ordered_again_after_a_hold_is_held_to_the_policy_as_well(
+    sentence: str, rules: dict[str, Any]
+) -> None:
+    """The gates are asked at the claim; a policy that changed under its name is nobody's permission."""
+    game = _claimed()
+    at = DEADLINE_MS + 500
+    game.give(at, attempt(at, A.HELD, Channel.SMS))
+    assert game.live.sms is not None
+    game.context = context(policy(**rules))
+    with pytest.raises(InvariantBroken, match=sentence):
+        game.until(game.live.sms.retry_ms - T0)
 
 
 def test_an_sms_for_someone_who_is_done_is_caught(monkeypatch: Patch) -> None:

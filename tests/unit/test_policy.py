@@ -49,6 +49,9 @@ def test_a_released_policy_leaves_time_for_an_sms_after_its_latest_deadline(name
         ({"fresh_ms": INSTANT_MS_MAX}, "fresh_ms"),
         ({"fresh_mss": 1}, "fresh_mss"),
         ({"sms__allow": True}, "allow"),
+        ({"sms__consent_age_ms_min": -1}, "consent_age_ms_min"),
+        ({"sms__phone_age_ms_min": -1}, "phone_age_ms_min"),
+        ({"sms__consent_age_ms_min": 1, "sms__consent_required": False}, "needs sms.consent_required"),
     ],
 )
 def test_a_policy_that_does_not_hold_together_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -90,3 +93,4 @@ def test_defaults_are_the_careful_choice() -> None:
     assert rules.when_unsure.value == "wait"
     assert rules.bounce_after_delivered.value == "keep"
     assert rules.sms.consent_required
+    assert (rules.sms.consent_age_ms_min, rules.sms.phone_age_ms_min) == (0, 0)

@@ -120,6 +120,14 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("a consent without a zone", {"sms_consent_at": naive(days=-9)}, "naive_time", "/sms_consent_at"),
     ("a consent text that is none", {"sms_consent_text": EMAIL + " x"}, "invalid_field", CONSENT_TEXT),
     ("a consent of long ago", {"sms_consent_at": AT.replace(year=1999)}, "invalid_field", GRANTED),
+    ("a number verified without a zone", {"phone_verified_at": naive()}, "naive_time", "/phone_verified_at"),
+    (
+        "a number verified later",
+        {"phone_verified_at": later(seconds=1)},
+        "out_of_bounds",
+        "/phone_verified_at",
+    ),
+    ("a number verified as text", {"phone_verified_at": "yesterday"}, "wrong_type", "/phone_verified_at"),
     ("no address at all", {"email": None}, "wrong_type", "/email"),
     ("a number as a number", {"phone": 447700900456}, "wrong_type", "/phone"),
     ("an instant as text", {"deadline": "2026-09-21T14:02:00Z"}, "wrong_type", "/deadline"),
@@ -179,6 +187,12 @@ def test_a_whole_intent_is_sealed_keyed_and_readable_by_every_reader() -> None:
 def test_without_a_phone_there_is_no_country_and_no_fingerprint() -> None:
     record = publisher().plan(new(phone=None, sms_consent_at=None))
     assert (record.country, record.sms_fingerprint, record.sms_consent) == (None, None, None)
+
+
+def test_since_when_a_number_is_known_travels_in_clear_up_to_the_request_itself() -> None:
+    assert publisher().plan(new()).phone_verified_at_ms is None
+    record = publisher().plan(new(phone_verified_at=AT))
+    assert record.phone_verified_at_ms == record.requested_at_ms
 
 
 def test_any_zone_names_the_same_instant() -> None:
