@@ -16,7 +16,7 @@ from compose.scenario.log import Agenda, MemoryLog, Stored
 from schemas.codec import decode, headers
 from schemas.dispatch import Dispatch
 from schemas.errors import GuardUnavailable
-from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, IntentSuperseded
 from schemas.lookup import Lookup
 from schemas.record import Record, TopicKind
 from schemas.suppression import Suppression
@@ -31,6 +31,7 @@ from sinks.poller.schedule import Order
 PASS_MS = 20  # as `sinks.poller.loop.PASS_S`
 RETRY_MS = 500  # as `sinks.dispatcher.work.RETRY_S`
 BUSY_MS_MIN = 20
+_FACTS = (IntentRequested, IntentCompleted, IntentCancelled, IntentSuperseded, Suppression)
 
 
 class CallClock:
@@ -146,7 +147,7 @@ class MemoryDispatcher:
         record = decode(kind, stored.key, stored.value)
         if isinstance(record, Dispatch):
             self._waiting.append(record)
-        elif isinstance(record, IntentRequested | IntentCompleted | IntentCancelled | Suppression):
+        elif isinstance(record, _FACTS):
             self._facts.append(record)
         self._agenda.at(self._agenda.now_ms, self.work)
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from schemas.codec import decode
 from schemas.errors import GuardUnavailable, PreflightFailed
 from schemas.instruction import Instruction, InstructionAction
-from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, IntentSuperseded
 from schemas.reasons import Reason
 from schemas.record import TopicKind
 from schemas.suppression import Suppression, SuppressionAction
@@ -206,6 +206,8 @@ def _end_of(record: object) -> tuple[str, Reason] | None:
             return record.intent_id, Reason.COMPLETED
         case IntentCancelled():
             return record.intent_id, Reason.CANCELLED
+        case IntentSuperseded():
+            return record.intent_id, Reason.SUPERSEDED
         case Instruction() if record.action in _ENDS:
             return record.intent_id, _ENDS[record.action]
     return None

@@ -39,7 +39,11 @@ _TIMES = ("requested_at", "deadline", "expiry")
 
 @dataclass(frozen=True, slots=True)
 class NewIntent:
-    """What a service knows. Datetimes carry a zone; destinations and variables are never printed."""
+    """What a service knows. Datetimes carry a zone; destinations and variables are never printed.
+
+    `subject`: what the service calls the person by, such as an account id; it leaves as a keyed hash. A newer
+    intent of the same tenant, purpose and subject supersedes the older ones.
+    """
 
     intent_id: str
     tenant: str
@@ -54,6 +58,7 @@ class NewIntent:
     phone: str | None = field(default=None, repr=False)
     sms_consent_at: datetime | None = None
     sms_consent_text: str = "consent-1"
+    subject: str | None = field(default=None, repr=False)
 
 
 class IntentPublisher:
@@ -161,6 +166,9 @@ class IntentPublisher:
                 "text_ref": new.sms_consent_text,
             },
             challenge_ref=new.challenge_ref,
+            subject_key=None
+            if new.subject is None
+            else self._fingerprints.of_subject(new.tenant, new.subject),
             variables=tuple(sorted(new.variables)),
             requested_at_ms=times["requested_at"],
             deadline_ms=times["deadline"],
@@ -180,6 +188,8 @@ def _check_types(new: NewIntent) -> None:
     wrong += [name for name in _TIMES if not isinstance(getattr(new, name), datetime)]
     if not isinstance(new.phone, str | None):
         wrong.append("phone")
+    if not isinstance(new.subject, str | None) or new.subject == "":
+        wrong.append("subject")
     if not isinstance(new.sms_consent_at, datetime | None):
         wrong.append("sms_consent_at")
     if not isinstance(new.variables, Mapping) or not all(isinstance(name, str) for name in new.variables):

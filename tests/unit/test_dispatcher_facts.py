@@ -125,6 +125,7 @@ def test_the_last_word_about_a_destination_counts_however_much_is_read_at_once(
     [
         (builders.completed(0), Reason.COMPLETED),
         (builders.cancelled(0), Reason.CANCELLED),
+        (builders.superseded(0), Reason.SUPERSEDED),
         (builders.instruction(0, InstructionAction.COMPLETE), Reason.COMPLETED),
         (builders.instruction(0, InstructionAction.CANCEL), Reason.CANCELLED),
         (builders.instruction(0, InstructionAction.FORCE_CLOSE), Reason.FORCE_CLOSED),
