@@ -31,8 +31,8 @@ QUICK_MS, SLOW_MS = (1, 15), (500, 4_500)
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What the guard's log shows: a claim it gave, a first byte it allowed (begin), or a suppression it took,
-    at its own clock's instant."""
+    """What the guard's log shows: a claim it gave, a first byte it allowed (begin), a suppression it took, or
+    an intent it was told to be over (closed), at its own clock's instant."""
 
     at_ms: int
     what: str
@@ -124,6 +124,8 @@ class SimClaims:
     def write_facts(self, **given: Any) -> None:
         def work() -> None:
             self._shared.write_facts(**given)
+            for intent_id, _ in given["closed"]:
+                self._history.append(Granted(self._shared.now_ms(), "closed", "", intent_id))
             for one in given["suppressed"]:
                 self._suppressed(one.fingerprint, Channel(one.channel))
 

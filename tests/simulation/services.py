@@ -36,6 +36,7 @@ SLOW_PLOTS = {
     "odd": Plot(statuses=(Status(500, "on-its-way-to-somewhere"), Status(40_000, "delivered"))),
 }
 SHARED = 0  # the person several intents are for
+SUBJECTS = 2  # of each tenant: some four of twenty intents are about one of them
 # What enters the suppression list, and what does not.
 UNWANTED_PLOTS = ("bounce", "invalid", "suppressed", "complaint", "latebounce", "delivered", "never")
 LINK = "https://app.example/reset?t=canary-"
@@ -163,7 +164,14 @@ class Services:
             deadline=at + timedelta(milliseconds=deadline),
             expiry=at + timedelta(milliseconds=life.randint(*EXPIRY_MS)),
             sms_consent_at=None if dice.falls("person.no_consent") else at,
+            subject=self._subject(number),
         )
+
+    def _subject(self, number: int) -> str | None:
+        dice = self.world.dice
+        if not dice.falls("service.supersede"):
+            return None
+        return f"account-{dice.of(f'subject/{number}').randrange(SUBJECTS)}"
 
     # records
 
