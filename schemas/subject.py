@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from schemas.ids import Instant, IntentId, Purpose, SubjectKey, TenantId
+from schemas.ids import INSTANT_MS_MAX, Instant, IntentId, Purpose, SubjectKey, TenantId
+from schemas.intent import IntentRequested
 from schemas.record import Record
 
 
@@ -31,3 +32,19 @@ class SubjectSeen(Record):
     @property
     def key(self) -> str:
         return f"{self.tenant}/{self.purpose}/{self.subject_key}"
+
+
+def seen_of(request: IntentRequested, *, log_ms: int, forget_at_ms: int) -> SubjectSeen | None:
+    """What a request that the log took in at `log_ms` says about its subject; None when it names none."""
+    if request.subject_key is None:
+        return None
+    return SubjectSeen(
+        tenant=request.tenant,
+        purpose=request.purpose,
+        subject_key=request.subject_key,
+        intent_id=request.intent_id,
+        # A publisher's clock that is ahead must not outrank who asks after it.
+        requested_at_ms=min(request.requested_at_ms, log_ms),
+        expiry_ms=request.expiry_ms,
+        forget_at_ms=min(forget_at_ms, INSTANT_MS_MAX - 1),
+    )

@@ -110,7 +110,7 @@ class MemoryDispatcher:
         self._log, self._names, self._agenda = log, names, log.agenda
         self._claims, self._clock, self._outages = claims, clock, outages
         self._waiting: deque[Dispatch] = deque()
-        self._facts: deque[Record] = deque()
+        self._facts: deque[tuple[Record, int]] = deque()  # each with its log time
         self._is_busy = False
         self._began_ms = self._life = 0
         self.dispatcher: Dispatcher | None = None
@@ -148,7 +148,7 @@ class MemoryDispatcher:
         if isinstance(record, Dispatch):
             self._waiting.append(record)
         elif isinstance(record, _FACTS):
-            self._facts.append(record)
+            self._facts.append((record, stored.timestamp))
         self._agenda.at(self._agenda.now_ms, self.work)
 
     def _read_facts(self) -> None:
@@ -160,6 +160,7 @@ class MemoryDispatcher:
                     suppressed=said.suppressed,
                     lifted=said.lifted,
                     consented=said.consented,
+                    asked=said.asked,
                     progress={},
                 )
             except GuardUnavailable:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from schemas.ids import INSTANT_MS_MAX, Channel
+from schemas.ids import Channel
 from schemas.instruction import Instruction, InstructionAction
 from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, IntentSuperseded
 from schemas.policy import Policy
 from schemas.reasons import Reason, ReasonClass
 from schemas.record import Record
-from schemas.subject import SubjectSeen
+from schemas.subject import SubjectSeen, seen_of
 from streams.core import due
 from streams.core.acts import close, finish, order_submission
 from streams.core.draft import Draft, Input
@@ -125,22 +125,12 @@ def _subject_of(request: IntentRequested, draft: Draft) -> SubjectSeen | None:
     if request.subject_key is None:
         return None
     at_ms = draft.input.at_ms
-    # A publisher's clock that is ahead must not outrank who asks after it.
-    asked_ms = min(request.requested_at_ms, at_ms)
     longest_ms = max(
         (p.bounds.expiry_ms_max for p in draft.context.policies.values() if p.purpose == request.purpose),
         default=UNKNOWN_EXPIRY_MS,
     )
-    return SubjectSeen(
-        tenant=request.tenant,
-        purpose=request.purpose,
-        subject_key=request.subject_key,
-        intent_id=request.intent_id,
-        requested_at_ms=asked_ms,
-        expiry_ms=request.expiry_ms,
-        # An older request was in the log by now, at most so far ahead of it, and lives no longer than this.
-        forget_at_ms=min(at_ms + REQUEST_AHEAD_MS_MAX + longest_ms, INSTANT_MS_MAX - 1),
-    )
+    # An older request was in the log by now, at most so far ahead of it, and lives no longer than this.
+    return seen_of(request, log_ms=at_ms, forget_at_ms=at_ms + REQUEST_AHEAD_MS_MAX + longest_ms)
 
 
 def start(draft: Draft) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from schemas.codec import decode
 from schemas.decision import CloseKind
+from schemas.ids import Channel
 from schemas.intent import IntentRequested, IntentSuperseded
 from schemas.partitions import partition_for
 from schemas.reasons import Reason
@@ -59,14 +60,35 @@ def _read(seen: Seen) -> Subjects:
 def newest_survives(seen: Seen) -> Found:
     subjects = _read(seen)
     newest = {max(ranks.values())[1] for ranks in subjects.ranks.values()}
-    has_subject = {intent_id for ranks in subjects.ranks.values() for intent_id in ranks}
+    older = {intent_id for ranks in subjects.ranks.values() for intent_id in ranks} - newest
     for intent_id, (_, by) in subjects.told.items():
-        if intent_id in newest or intent_id not in has_subject:
+        if intent_id not in older:
             yield f"{intent_id} was superseded by {by}"
     for intent_id, chain in seen.decisions.items():
         over = [d for _, d in chain if d.closed is CloseKind.SUPERSEDED or d.reason is Reason.SUPERSEDED]
-        if over and intent_id not in subjects.told:
-            yield f"{intent_id}: {over[0].decision_id} with no record that says so"
+        if over and intent_id not in older:
+            yield f"{intent_id}: {over[0].decision_id}"
+
+
+@safety("§5.6: no SMS is begun whose subject had a newer request in the log when its order was taken up")
+def no_sms_with_a_dead_link(seen: Seen) -> Found:
+    newer: dict[Subject, list[tuple[Rank, int]]] = defaultdict(list)  # rank and log time
+    mine: dict[str, tuple[Subject, Rank]] = {}
+    for intent_id, requests in seen.requests.items():
+        for message, asked in requests:
+            if asked.subject_key is not None:
+                subject = (asked.tenant, asked.purpose, asked.subject_key)
+                rank = (min(asked.requested_at_ms, message.timestamp_ms), intent_id)
+                newer[subject].append((rank, message.timestamp_ms))
+                mine.setdefault(intent_id, (subject, rank))
+    for begin in seen.begins:
+        if begin.channel is not Channel.SMS or begin.intent_id not in mine:
+            continue
+        subject, rank = mine[begin.intent_id]
+        since = seen.world.handling.get(begin.claim_id, 0)
+        for other, at_ms in newer[subject]:
+            if other > rank and at_ms < since:
+                yield f"{begin.intent_id}: {other[1]} was in the log at {at_ms}, order taken up at {since}"
 
 
 @safety("§5.6: an intent is superseded by a newer one of its own subject")

@@ -123,8 +123,10 @@ class SimClaims:
 
     def write_facts(self, **given: Any) -> None:
         def work() -> None:
+            before = set(self._shared._closed)
             self._shared.write_facts(**given)
-            for intent_id, _ in given["closed"]:
+            over = {i for i, _ in given["closed"]} | (set(self._shared._closed) - before)
+            for intent_id in sorted(over):
                 self._history.append(Granted(self._shared.now_ms(), "closed", "", intent_id))
             for one in given["suppressed"]:
                 self._suppressed(one.fingerprint, Channel(one.channel))

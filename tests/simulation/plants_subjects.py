@@ -51,15 +51,10 @@ def superseded_by_itself() -> Iterator[None]:
         yield
 
 
-@sees("nothing_after_the_end", chances=BEHIND)
-def guard_is_never_told_of_a_newer_one() -> Iterator[None]:
-    before = facts._end_of
-
-    def end_of(record: Any) -> Any:
-        found = before(record)
-        return None if found is not None and found[1] is Reason.SUPERSEDED else found
-
-    with patched(facts, "_end_of", end_of):
+@sees("no_sms_with_a_dead_link", chances=BEHIND)
+def guard_waits_for_the_worker() -> Iterator[None]:
+    """It learns of a newer request only once its worker and the subject's have read it."""
+    with patched(facts, "asked", lambda _request, *, log_ms: None):
         yield
 
 
@@ -69,7 +64,7 @@ def guard_forgets_who_was_superseded() -> Iterator[None]:
 
     def write_facts(self: Any, **given: Any) -> None:
         kept = [(i, r) for i, r in given["closed"] if r is not Reason.SUPERSEDED]
-        before(self, **given | {"closed": kept})
+        before(self, **given | {"closed": kept, "asked": ()})
 
     with patched(MemoryClaims, "write_facts", write_facts):
         yield
