@@ -272,9 +272,14 @@ def _supersede(cursor: Any, asked: Sequence[SubjectSeen]) -> None:
     gone = {"intents": sorted({one.intent_id for one in asked}), "reason": Reason.SUPERSEDED.value}
     before = {r["intent_id"] for r in cursor.execute(SQL["closed_as"], gone).fetchall()}
     changed, over = weigh(known, asked, gone=before)
-    for subject, row in changed.items():
-        fields = {"intent_id": row.intent_id, "requested_ms": row.requested_ms, "expiry_ms": row.expiry_ms}
-        cursor.execute(SQL["subject_write"], fields | {"subject": subject, "forget_ms": row.forget_ms})
+    newest = {
+        "subjects": list(changed),
+        "intents": [row.intent_id for row in changed.values()],
+        "requested": [row.requested_ms for row in changed.values()],
+        "expiries": [row.expiry_ms for row in changed.values()],
+        "forget": [row.forget_ms for row in changed.values()],
+    }
+    cursor.execute(SQL["subjects_write"], newest)
     for intent_id in over:
         cursor.execute(SQL["closed_write"], {"intent_id": intent_id, "reason": Reason.SUPERSEDED.value})
     cursor.execute(SQL["subjects_forget"])

@@ -139,10 +139,11 @@ SELECT pg_advisory_xact_lock(7302882);
 -- The newest request of each of these subjects, as far as it was read.
 SELECT * FROM subjects WHERE subject = ANY(%(subjects)s);
 
--- name: subject_write
--- A newer request of a subject.
+-- name: subjects_write
+-- The newest request of each of these, in place of the one before.
 INSERT INTO subjects (subject, intent_id, requested_ms, expiry_ms, forget_ms)
-VALUES (%(subject)s, %(intent_id)s, %(requested_ms)s, %(expiry_ms)s, %(forget_ms)s)
+SELECT * FROM unnest(%(subjects)s::text[], %(intents)s::text[], %(requested)s::bigint[], %(expiries)s::bigint[],
+                     %(forget)s::bigint[])
 ON CONFLICT (subject) DO UPDATE
 SET intent_id = excluded.intent_id, requested_ms = excluded.requested_ms, expiry_ms = excluded.expiry_ms,
     forget_ms = excluded.forget_ms;

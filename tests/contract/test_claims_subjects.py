@@ -100,6 +100,13 @@ def test_a_conflicting_request_under_a_superseded_id_brings_nobody_down(guard: G
     assert who_is_over(guard)[:2] == [True, False]
 
 
+def test_a_conflicting_request_under_the_newest_id_does_not_move_it(guard: Guard) -> None:
+    read(guard, ask(SECOND, 5_000))
+    read(guard, ask(SECOND, 9_000))
+    read(guard, ask(THIRD, 7_000))
+    assert [is_over(guard, SECOND), is_over(guard, THIRD)] == [True, False]
+
+
 def test_a_publishers_clock_that_is_ahead_does_not_outrank_who_asks_after_it(guard: Guard) -> None:
     read(guard, ask(FIRST, 50_000, log=0))
     read(guard, ask(SECOND, 5_000, log=5_000))

@@ -75,6 +75,14 @@ class Topics:
         view.partition = partition
         return view
 
+    def restarted(self) -> Topics:
+        """Other processes, which have read the tables back."""
+        again = Topics()
+        again.tables, again.timers, again.offset = self.tables, self.timers, self.offset
+        for partition in range(COUNT):
+            again.processor.restored(again.view(partition))  # type: ignore[arg-type]
+        return again
+
     def ask(self, intent_id: str, *, asked: int, at: int | None = None, **changes: Any) -> None:
         """A request of the subject, asked for at T0 + `asked`, read at `at`."""
         fields = {"subject_key": SUBJECT, "requested_at_ms": T0 + asked, "deadline_ms": T0 + asked + 60_000,
@@ -191,10 +199,7 @@ def test_an_intent_that_was_completed_stays_completed() -> None:
 def test_a_subject_is_remembered_across_a_restart() -> None:
     topics = Topics()
     topics.ask(FIRST, asked=0)
-    again = Topics()
-    again.tables, again.timers = topics.tables, topics.timers
-    for partition in range(COUNT):
-        again.processor.restored(again.view(partition))  # type: ignore[arg-type]
+    again = topics.restarted()
     again.ask(SECOND, asked=5_000)
     assert again.closed(FIRST, SECOND) == [CloseKind.SUPERSEDED, None]
 
@@ -205,8 +210,7 @@ def test_a_subject_is_forgotten_once_no_older_request_of_it_can_be_alive(restart
     seen = subject_seen(0, FIRST)
     topics.give(TopicKind.SUBJECTS, seen, seen.key, at=0)
     if restarts:
-        for partition in range(COUNT):
-            topics.processor.restored(topics.view(partition))  # type: ignore[arg-type]
+        topics = topics.restarted()
     beside = next(
         f"beside-{n:03}" for n in range(99)
         if partition_for(f"beside-{n:03}".encode(), COUNT) == partition_for(seen.key.encode(), COUNT)
