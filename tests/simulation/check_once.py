@@ -15,6 +15,7 @@ from schemas.observation import LookupAnswer
 from schemas.policy import WhenUnsure
 from schemas.reasons import Reason
 from tests.simulation.evidence import Seen
+from tests.simulation.guard import Granted
 from tests.simulation.network import TOO_LATE_MS
 from tests.simulation.sentences import Found, safety
 
@@ -171,15 +172,29 @@ def nothing_after_the_guard_knows(seen: Seen) -> Found:
 
 @safety("§10: no SMS or e-mail is claimed for a recipient whose suppression the guard held")
 def nothing_after_suppression(seen: Seen) -> Found:
-    listed: dict[tuple[str, str], int] = {}
+    listed: dict[tuple[str, Channel], list[Granted]] = defaultdict(list)
     for granted in seen.world.granted:
         if granted.what == "suppressed":
-            listed.setdefault((granted.fingerprints[0], granted.channel.value), granted.at_ms)
+            listed[granted.fingerprints[0], granted.channel].append(granted)
     for claim in seen.claims:
-        for fingerprint in claim.fingerprints:
-            at_ms = listed.get((fingerprint, claim.channel.value))
-            if at_ms is not None and at_ms < claim.at_ms:
-                yield f"{claim.intent_id}: suppressed at {at_ms}, claimed at {claim.at_ms}"
+        agreed_ms = _agreed_ms(seen, claim)
+        for one in (g for f in claim.fingerprints for g in listed[f, claim.channel]):
+            undone = one.opted_out_ms is not None and one.opted_out_ms < agreed_ms
+            if one.at_ms < claim.at_ms and not undone:
+                yield f"{claim.intent_id}: suppressed at {one.at_ms}, claimed at {claim.at_ms}"
+
+
+def _agreed_ms(seen: Seen, claim: Granted) -> int:
+    """The latest consent of this recipient that was in the log when the claim was given."""
+    return max(
+        (
+            min(r.sms_consent.granted_at_ms, r.requested_at_ms)
+            for requests in seen.requests.values()
+            for m, r in requests
+            if r.sms_consent and r.sms_fingerprint in claim.fingerprints and m.timestamp_ms <= claim.at_ms
+        ),
+        default=0,
+    )
 
 
 _OVER_BY_OTHERS = (CloseKind.COMPLETED, CloseKind.CANCELLED, CloseKind.SUPERSEDED)

@@ -18,9 +18,10 @@ import psycopg
 
 from schemas.errors import GuardUnavailable
 from schemas.ids import Channel
+from schemas.reasons import Reason
 from sinks.audit import writer as audit_writer
 from sinks.dispatcher.claims_memory import MemoryClaims
-from sinks.dispatcher.rules import ClaimRequest, Grant, Verdict
+from sinks.dispatcher.rules import ClaimRequest, Grant, Listed, Verdict
 from sinks.kafka.consumer import Place
 from sinks.postgres.pool import NOT_REACHED
 from tests.simulation.faults import Dice
@@ -32,7 +33,8 @@ QUICK_MS, SLOW_MS = (1, 15), (500, 4_500)
 @dataclass(frozen=True, slots=True)
 class Granted:
     """What the guard's log shows: a claim it gave, a first byte it allowed (begin), a suppression it took, or
-    an intent it was told to be over (closed), at its own clock's instant."""
+    an intent it was told to be over (closed), at its own clock's instant. `opted_out_ms`: when the person
+    said STOP, if that is the reason."""
 
     at_ms: int
     what: str
@@ -41,6 +43,7 @@ class Granted:
     channel: Channel = Channel.EMAIL
     submission_no: int = 0
     fingerprints: tuple[str, ...] = ()
+    opted_out_ms: int | None = None
 
 
 class Database:
@@ -116,7 +119,7 @@ class SimClaims:
         def work() -> bool:
             found = self._shared.finish(claim_id, **given)
             if given.get("suppress") is not None:
-                self._suppressed(given["suppress"][0], given["channel"])
+                self._suppressed(Listed(given["suppress"][0], given["channel"], given["suppress"][1], ""))
             return found
 
         return cast("bool", self._database.transact(work))
@@ -129,13 +132,22 @@ class SimClaims:
             for intent_id in sorted(over):
                 self._history.append(Granted(self._shared.now_ms(), "closed", "", intent_id))
             for one in given["suppressed"]:
-                self._suppressed(one.fingerprint, Channel(one.channel))
+                self._suppressed(one)
 
         self._database.transact(work)
 
-    def _suppressed(self, fingerprint: str, channel: Channel) -> None:
+    def _suppressed(self, one: Listed) -> None:
+        now_ms = self._shared.now_ms()
+        stopped_ms = (now_ms if one.at_ms is None else one.at_ms) if one.reason is Reason.OPTED_OUT else None
         self._history.append(
-            Granted(self._shared.now_ms(), "suppressed", "", channel=channel, fingerprints=(fingerprint,))
+            Granted(
+                now_ms,
+                "suppressed",
+                "",
+                channel=Channel(one.channel),
+                fingerprints=(one.fingerprint,),
+                opted_out_ms=stopped_ms,
+            )
         )
 
     def progress(self) -> dict[Place, int]:

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from schemas.attempt import AttemptState
+from schemas.reasons import Reason
 from sinks.audit import rows as audit_rows
 from sinks.audit import writer as audit_writer
 from sinks.dispatcher import claims_memory, facts, handle, ports, rules, work
@@ -122,6 +123,23 @@ def suppression_checked_before_the_claim() -> Iterator[None]:
             shared._suppressed = present
 
     with patched(SimClaims, "claim", ask):
+        yield
+
+
+@sees(
+    "nothing_after_suppression",
+    chances={"person.shared": 0.9, "person.no_phone": 0.0, "person.no_consent": 0.0, "service.complete": 0.0},
+)
+def any_consent_undoes_a_stop() -> Iterator[None]:
+    """Also one that is older than the STOP."""
+    before = claims_memory.MemoryClaims._standing
+
+    def standing(self: Any, fingerprints: Any, channel: str) -> Any:
+        found = before(self, fingerprints, channel)
+        agreed = any(f in self._consents for f in fingerprints)
+        return None if found is Reason.OPTED_OUT and agreed else found
+
+    with patched(claims_memory.MemoryClaims, "_standing", standing):
         yield
 
 

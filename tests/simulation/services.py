@@ -37,6 +37,7 @@ SLOW_PLOTS = {
 }
 SHARED = 0  # the person several intents are for
 SUBJECTS = 2  # of each tenant: some four of twenty intents are about one of them
+SAYS_STOP, STOP_DIGITS = 0.5, 600  # in every second world, where that person answers STOP
 # What enters the suppression list, and what does not.
 UNWANTED_PLOTS = ("bounce", "invalid", "suppressed", "complaint", "latebounce", "delivered", "never")
 LINK = "https://app.example/reset?t=canary-"
@@ -148,6 +149,8 @@ class Services:
         plots = UNWANTED_PLOTS if person == SHARED else sorted(EMAIL_PLOTS) + sorted(SLOW_PLOTS) * 3
         plot = dice.of(f"plot/{person}").choice(plots)
         digits = dice.of(f"digits/{person}").randint(0, 899)
+        if person == SHARED and dice.of("stop").random() < SAYS_STOP:
+            digits = STOP_DIGITS + digits % 100
         policy = life.choice(sorted(self.world.policies))
         at = _instant(at_ms)
         deadline = life.randint(*DEADLINE_MS)
@@ -163,9 +166,14 @@ class Services:
             requested_at=at,
             deadline=at + timedelta(milliseconds=deadline),
             expiry=at + timedelta(milliseconds=life.randint(*EXPIRY_MS)),
-            sms_consent_at=None if dice.falls("person.no_consent") else at,
+            sms_consent_at=None if dice.falls("person.no_consent") else at - self._consented_before(number),
             subject=self._subject(number),
         )
+
+    def _consented_before(self, number: int) -> timedelta:
+        """Some agree with each request, some did so long ago: a STOP may lie in between."""
+        life = self.world.dice.of(f"consent/{number}")
+        return timedelta(milliseconds=life.choice((0, 0, life.randint(1, SPREAD_MS), 10**9)))
 
     def _subject(self, number: int) -> str | None:
         dice = self.world.dice
