@@ -42,7 +42,7 @@ _KEY_OF = {
     kind: topic.key
     for kind, topic in TOPICS.items()
     if topic.key in ("intent_id", "provider_account", "name")
-} | {TopicKind.SUPPRESSIONS: "key"}
+} | {TopicKind.SUPPRESSIONS: "key", TopicKind.SUBJECTS: "key"}
 _NAMES = {kind: {r.model_fields["record"].default for r in topic.records} for kind, topic in TOPICS.items()}
 
 

@@ -60,6 +60,7 @@ class InputKind(StrEnum):
     REQUEST = "request"
     COMPLETION = "completion"
     CANCELLATION = "cancellation"
+    SUPERSESSION = "supersession"
     ATTEMPT = "attempt"
     OBSERVATION = "observation"
     TICK = "tick"

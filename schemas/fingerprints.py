@@ -44,6 +44,10 @@ class FingerprintKeys:
         """Under the current key."""
         return self._under(self.current, destination)
 
+    def of_subject(self, tenant: str, subject: str) -> str:
+        """Of whatever a service calls a person by, such as an account id; two tenants never share one."""
+        return self._hash(self.current, "u", f"{tenant}\x00{subject}")
+
     def all_of(self, destination: EmailAddress | PhoneNumber) -> tuple[str, ...]:
         """Under every live key, the current one first."""
         others = sorted(k for k in self._keys if k != self.current)
@@ -60,5 +64,8 @@ class FingerprintKeys:
 
     def _under(self, key_id: str, destination: EmailAddress | PhoneNumber) -> str:
         letter = "e" if isinstance(destination, EmailAddress) else "s"
-        text = f"{letter}\x00{destination.reveal()}".encode()
+        return self._hash(key_id, letter, destination.reveal())
+
+    def _hash(self, key_id: str, letter: str, secret: str) -> str:
+        text = f"{letter}\x00{secret}".encode()
         return f"{key_id}.{letter}.{hmac.new(self._keys[key_id], text, sha256).hexdigest()[:HEX_CHARS]}"

@@ -1,4 +1,4 @@
-"""What services publish: an intent, its completion, its cancellation.
+"""What services publish: an intent, its completion, its cancellation; and the worker: that a newer one came.
 
 It must not hold a destination, a link, a name or a token in clear: those travel in `sealed` only.
 """
@@ -19,6 +19,7 @@ from schemas.ids import (
     OpaqueToken,
     PolicyRef,
     Purpose,
+    SubjectKey,
     TenantId,
 )
 from schemas.record import Model, Record
@@ -43,7 +44,8 @@ class IntentRequested(Record):
     """One thing a service wants one person to learn: one id, one deadline, one expiry, for ever.
 
     Instants are whole milliseconds since the epoch, UTC; deadline < expiry. `country` is the ISO
-    3166-1 code of the phone number. `variables` are the names of the sealed variables.
+    3166-1 code of the phone number. `variables` are the names of the sealed variables. `subject_key` says
+    whom it is about: a newer request of the same tenant, purpose and subject supersedes this one.
     `phone_verified_at_ms`: since when this number is known to belong to this person; a service that
     does not know leaves it out, and a policy that demands an age of the number refuses the SMS then.
     """
@@ -61,7 +63,7 @@ class IntentRequested(Record):
     sms_consent: SmsConsent | None = None
     phone_verified_at_ms: Instant | None = None
     challenge_ref: OpaqueToken
-    subject_key: FingerprintText | None = None
+    subject_key: SubjectKey | None = None
     variables: Annotated[tuple[VariableName, ...], Field(max_length=VARIABLES_COUNT_MAX)]
     requested_at_ms: Instant
     deadline_ms: Instant
@@ -102,3 +104,16 @@ class IntentCancelled(Record):
     intent_id: IntentId
     cancelled_at_ms: Instant
     source: OpaqueToken
+
+
+class IntentSuperseded(Record):
+    """A newer request about the same subject was read: what this intent would say is no longer true.
+
+    Written by the worker that keeps the subject, never by a service.
+    """
+
+    record: Literal["intent_superseded"] = "intent_superseded"
+    version: Literal[1] = 1
+    intent_id: IntentId
+    by_intent_id: IntentId
+    superseded_at_ms: Instant

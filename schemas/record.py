@@ -42,6 +42,7 @@ class TopicKind(StrEnum):
     DISPATCHES_BULK = "dispatches.bulk"
     LOOKUPS = "lookups"
     SUPPRESSIONS = "suppressions"
+    SUBJECTS = "subjects"
     CONTROLS = "controls"
     DEAD_LETTERS = "dead-letters"
 

@@ -14,10 +14,11 @@ from schemas.dead_letter import DeadLetter
 from schemas.decision import Decision
 from schemas.dispatch import Dispatch
 from schemas.instruction import Instruction
-from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, IntentSuperseded
 from schemas.lookup import Lookup
 from schemas.observation import Observation
 from schemas.record import Record, TopicKind
+from schemas.subject import SubjectSeen
 from schemas.suppression import Suppression
 from schemas.tick import Tick
 
@@ -26,8 +27,9 @@ PARTITIONS = 12
 PARTITIONS_LOCAL = 4
 DAY_MS = 86_400_000
 FOREVER_MS = -1
-INTENT_RETENTION_MS = 5 * DAY_MS  # longest expiry of a policy (1 d) + 4 d
-WORKER_TABLES = ("intents", "sealed", "progress")
+LONGEST_EXPIRY_MS = DAY_MS  # of any policy
+INTENT_RETENTION_MS = LONGEST_EXPIRY_MS + 4 * DAY_MS
+WORKER_TABLES = ("intents", "sealed", "progress", "subjects")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ TOPICS: dict[TopicKind, Topic] = {
         Topic(
             _K.INTENTS,
             "intent_id",
-            (IntentRequested, IntentCompleted, IntentCancelled),
+            (IntentRequested, IntentCompleted, IntentCancelled, IntentSuperseded),
             ("publisher", "worker"),
             ("worker", "dispatcher", *_ALL),
             INTENT_RETENTION_MS,
@@ -155,6 +157,16 @@ TOPICS: dict[TopicKind, Topic] = {
             compacted=True,
         ),
         Topic(
+            _K.SUBJECTS,
+            "subject",
+            (SubjectSeen,),
+            ("worker",),
+            ("worker", *_ALL),
+            LONGEST_EXPIRY_MS,
+            copartitioned=True,
+            log_append_time=True,
+        ),
+        Topic(
             _K.CONTROLS,
             "name",
             (Control,),
@@ -174,7 +186,7 @@ TOPICS: dict[TopicKind, Topic] = {
     )
 }
 
-WORKER_INPUTS = (_K.INTENTS, _K.ATTEMPTS, _K.OBSERVATIONS, _K.TICKS, _K.INSTRUCTIONS)
+WORKER_INPUTS = (_K.INTENTS, _K.ATTEMPTS, _K.OBSERVATIONS, _K.TICKS, _K.INSTRUCTIONS, _K.SUBJECTS)
 
 
 @dataclass(frozen=True, slots=True)

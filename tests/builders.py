@@ -15,11 +15,12 @@ from schemas.control import Controls
 from schemas.decision import Decision, InputKind, Phase
 from schemas.ids import Channel
 from schemas.instruction import Instruction, InstructionAction
-from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, SmsConsent
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, IntentSuperseded, SmsConsent
 from schemas.observation import LookupAnswer, Observation, ProviderState
 from schemas.policy import Policy, parse, released, table
 from schemas.reasons import Reason
 from schemas.record import Coordinates, Record
+from schemas.subject import SubjectSeen
 from schemas.tick import Tick
 from streams.core.draft import Context, Input
 from streams.core.effects import DispatchOrder, LookupOrder, Step, SuppressionOrder
@@ -28,6 +29,8 @@ from streams.core.state import IntentState, from_bytes, to_bytes
 
 T0 = 1_790_000_000_000  # 2026-09-21T14:13:20Z; the instant every test intent is requested
 ID = "int-0001-test"
+NEWER_ID = "int-0002-test"
+SUBJECT = "k1.u." + "c" * 32
 EMAIL_FP = "k1.e." + "a" * 32
 SMS_FP = "k1.s." + "b" * 32
 SEALED = "eyJhbGciOiJub25lIn0..AAAA.BBBB.CCCC"
@@ -140,6 +143,25 @@ def cancelled(at: int, **changes: Any) -> IntentCancelled:
     return IntentCancelled.model_validate(fields | changes)
 
 
+def superseded(at: int, **changes: Any) -> IntentSuperseded:
+    fields: dict[str, Any] = {"intent_id": ID, "by_intent_id": NEWER_ID, "superseded_at_ms": T0 + at}
+    return IntentSuperseded.model_validate(fields | changes)
+
+
+def subject_seen(at: int, intent_id: str = ID, **changes: Any) -> SubjectSeen:
+    """Of a request asked for at `at`, with the test policy's longest life."""
+    fields: dict[str, Any] = {
+        "tenant": "tenant-0001",
+        "purpose": "password_reset",
+        "subject_key": SUBJECT,
+        "intent_id": intent_id,
+        "requested_at_ms": T0 + at,
+        "expiry_ms": T0 + at + EXPIRY_MS,
+        "forget_at_ms": T0 + at + 3_900_000,
+    }
+    return SubjectSeen.model_validate(fields | changes)
+
+
 REASONS = {
     AttemptState.HELD: Reason.CONTROL_PAUSED,
     AttemptState.NOT_ACCEPTED: Reason.PROVIDER_UNREACHABLE,
@@ -212,6 +234,7 @@ KINDS = {
     "intent_requested": InputKind.REQUEST,
     "intent_completed": InputKind.COMPLETION,
     "intent_cancelled": InputKind.CANCELLATION,
+    "intent_superseded": InputKind.SUPERSESSION,
     "attempt": InputKind.ATTEMPT,
     "observation": InputKind.OBSERVATION,
     "tick": InputKind.TICK,

@@ -76,6 +76,10 @@ def intent(
     expiry: Annotated[str, typer.Option(help="When it is all over: 15m, or an instant.")] = "15m",
     tenant: Annotated[str, typer.Option(help="Tenant id.")] = "tenant-0001",
     locale: Annotated[str, typer.Option(help="Locale of both channels.")] = "en",
+    subject: Annotated[
+        str | None,
+        typer.Option(help="What you call the person by; a newer intent of one subject supersedes the older."),
+    ] = None,
     intent_id: Annotated[
         str | None,
         typer.Option("--id", help="Intent id: 8 to 64 of a-z, 0-9, _ and -; made up when not given."),
@@ -104,6 +108,7 @@ def intent(
         deadline=instant(deadline, since=asked, name="deadline"),
         expiry=instant(expiry, since=asked, name="expiry"),
         sms_consent_at=asked if consent else None,
+        subject=subject,
     )
     with waiting_for("Kafka"):
         record = publisher(settings).publish(new)

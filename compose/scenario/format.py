@@ -21,6 +21,9 @@
 
     [[completions]]                     # [[cancellations]] the same
     at = "59.9s"
+    [[others]]                          # another intent of the same subject reaches the log then
+    at = "30s"
+    older = false                       # true: it was asked for a minute before this one, and comes late
     [[controls]]
     at = "10s"
     pause = "country:GB"                # or resume = "country:GB"
@@ -33,6 +36,7 @@
     phase = "closed"
     closed = "settled"
     sms = 1                             # messages the provider took; email the same
+    others_sms = 1                      # what the other intents of its subject sent
     sms_at = "60s"                      # when the SMS was claimed, to the tenth of a second
     closed_at = "15m"                   # when the intent was closed, likewise
     reasons = ["deadline_reached"]      # reasons or notes of decisions, in this order
@@ -193,6 +197,13 @@ class Moment(_Part):
     at: Duration
 
 
+class Other(_Part):
+    """Another intent of the same subject; its provider accepts everything and never reports more."""
+
+    at: Duration
+    older: bool = False
+
+
 class ControlScript(_Part):
     at: Duration
     pause: str | None = None
@@ -241,6 +252,7 @@ class Expectation(_Part):
     closed: CloseKind | None = None
     email: int | None = None
     sms: int | None = None
+    others_sms: int | None = None
     sms_at: Duration | None = None
     closed_at: Duration | None = None
     reasons: tuple[Reason, ...] = ()
@@ -261,6 +273,7 @@ class Scenario(_Part):
     sms: ProviderScript = ProviderScript()
     completions: tuple[Moment, ...] = ()
     cancellations: tuple[Moment, ...] = ()
+    others: tuple[Other, ...] = ()
     controls: tuple[ControlScript, ...] = ()
     faults: tuple[Fault, ...] = ()
     expect: Expectation | None = None

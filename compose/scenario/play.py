@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
-from compose.scenario.format import ControlScript, Process, ProviderScript, Scenario
+from compose.scenario.format import ControlScript, Other, Process, ProviderScript, Scenario
 from compose.scenario.log import Agenda, MemoryLog, MemoryWorker
 from compose.scenario.processes import CallClock, GuardedClaims, MemoryDispatcher, MemoryPoller, Outages
 from compose.scenario.provider import LedgerLine, ScriptedSide
@@ -40,6 +40,7 @@ from streams.worker.processor import IntentProcessor
 ZERO_MS = 1_790_000_000_000  # 2026-09-21T14:13:20Z: the instant of the request in every story
 LEAD_MS = 60_000  # the processes have been up for a minute: no budget is still empty
 INTENT_ID = "scenario-0001"
+OLDER_MS = 60_000  # how long before this one an older intent was asked for
 # As the settings of a deployment have them by default.
 LEASE_MS, CALL_TIMEOUT_MS, CLOCK_SKEW_MS_MAX = 30_000, 10_000, 2_000
 POLLER_CONCURRENCY = 8
@@ -74,6 +75,7 @@ class Played:
     decisions: list[Decision] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     ledger: list[LedgerLine] = field(default_factory=list)
+    others: list[LedgerLine] = field(default_factory=list)  # of other intents of its subject
     dead_letters: int = 0
     refused: str | None = None
     refused_why: str = ""
@@ -125,12 +127,12 @@ class _Stage:
         self._plan()
         self._agenda.run(ZERO_MS + self._scenario.until)
         log, played = self._log.records, self._played
-        played.decisions = [
-            Decision.model_validate_json(r.value or b"") for r in log[self._names[TopicKind.DECISIONS]]
-        ]
+        made = [Decision.model_validate_json(r.value or b"") for r in log[self._names[TopicKind.DECISIONS]]]
+        played.decisions = [d for d in made if d.intent_id == INTENT_ID]
         played.dead_letters = len(log[self._names[TopicKind.DEAD_LETTERS]])
         lines = [line for side in self._sides.values() for line in side.ledger]
         played.ledger = sorted(lines, key=lambda line: line.at_ms)
+        played.others = [line for side in self._sides.values() for line in side.others]
         return played
 
     # the processes
@@ -192,6 +194,9 @@ class _Stage:
         self._at(intent.requested, "request published", self._request)
         for again in intent.again_at:
             self._at(again, "the same request published again", self._request)
+        for number, other in enumerate(story.others, 2):
+            text = f"an{' older' if other.older else 'other'} intent of the same subject published"
+            self._at(other.at, text, lambda o=other, n=number: self._other(o, n))  # type: ignore[misc]
         for moment in story.completions:
             self._at(moment.at, "completion published", self._complete)
         for moment in story.cancellations:
@@ -209,6 +214,11 @@ class _Stage:
             self._publisher.publish(_new_intent(self._scenario, self._policy))
         except RecordRefused as exc:
             self._played.refused, self._played.refused_why = exc.code, str(exc)
+
+    def _other(self, other: Other, number: int) -> None:
+        asked_ms = ZERO_MS - OLDER_MS if other.older else ZERO_MS + other.at
+        new = _new_intent(self._scenario, self._policy, asked_ms=asked_ms)
+        self._publisher.publish(replace(new, intent_id=f"scenario-{number:04}"))
 
     def _complete(self) -> None:
         self._publisher.complete(INTENT_ID, at=_instant(self._agenda.now_ms), source="scenario")
@@ -248,7 +258,7 @@ def _sides(policy: Policy, scenario: Scenario) -> dict[str, ScriptedSide]:
     def side(name: str, channel: Channel, script: ProviderScript) -> ScriptedSide:
         capabilities = Capabilities.model_validate(CAPABILITIES | script.capabilities, strict=False)
         account = Account(name=name, provider="simulated", channel=channel, capabilities=capabilities)
-        return ScriptedSide(account, script)
+        return ScriptedSide(account, script, about=INTENT_ID)
 
     return {
         policy.email.account: side(policy.email.account, Channel.EMAIL, scenario.email),
@@ -264,7 +274,7 @@ def variables_of(scenario: Scenario) -> dict[str, str]:
     return {name: _SAMPLES.get(name, _LINK) for name in known}
 
 
-def _new_intent(scenario: Scenario, policy: Policy) -> NewIntent:
+def _new_intent(scenario: Scenario, policy: Policy, *, asked_ms: int = ZERO_MS) -> NewIntent:
     intent = scenario.intent
     return NewIntent(
         intent_id=INTENT_ID,
@@ -275,10 +285,11 @@ def _new_intent(scenario: Scenario, policy: Policy) -> NewIntent:
         phone=intent.phone or None,
         variables=variables_of(scenario),
         challenge_ref="scenario",
-        requested_at=_instant(ZERO_MS),
-        deadline=_instant(ZERO_MS + intent.deadline),
-        expiry=_instant(ZERO_MS + intent.expiry),
+        requested_at=_instant(asked_ms),
+        deadline=_instant(asked_ms + intent.deadline),
+        expiry=_instant(asked_ms + intent.expiry),
         sms_consent_at=_instant(ZERO_MS) if intent.consent else None,
+        subject="scenario" if scenario.others else None,
     )
 
 

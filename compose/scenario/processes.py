@@ -16,7 +16,7 @@ from compose.scenario.log import Agenda, MemoryLog, Stored
 from schemas.codec import decode, headers
 from schemas.dispatch import Dispatch
 from schemas.errors import GuardUnavailable
-from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, IntentSuperseded
 from schemas.lookup import Lookup
 from schemas.record import Record, TopicKind
 from schemas.suppression import Suppression
@@ -31,6 +31,7 @@ from sinks.poller.schedule import Order
 PASS_MS = 20  # as `sinks.poller.loop.PASS_S`
 RETRY_MS = 500  # as `sinks.dispatcher.work.RETRY_S`
 BUSY_MS_MIN = 20
+_FACTS = (IntentRequested, IntentCompleted, IntentCancelled, IntentSuperseded, Suppression)
 
 
 class CallClock:
@@ -109,7 +110,7 @@ class MemoryDispatcher:
         self._log, self._names, self._agenda = log, names, log.agenda
         self._claims, self._clock, self._outages = claims, clock, outages
         self._waiting: deque[Dispatch] = deque()
-        self._facts: deque[Record] = deque()
+        self._facts: deque[tuple[Record, int]] = deque()  # each with its log time
         self._is_busy = False
         self._began_ms = self._life = 0
         self.dispatcher: Dispatcher | None = None
@@ -146,8 +147,8 @@ class MemoryDispatcher:
         record = decode(kind, stored.key, stored.value)
         if isinstance(record, Dispatch):
             self._waiting.append(record)
-        elif isinstance(record, IntentRequested | IntentCompleted | IntentCancelled | Suppression):
-            self._facts.append(record)
+        elif isinstance(record, _FACTS):
+            self._facts.append((record, stored.timestamp))
         self._agenda.at(self._agenda.now_ms, self.work)
 
     def _read_facts(self) -> None:
@@ -159,6 +160,7 @@ class MemoryDispatcher:
                     suppressed=said.suppressed,
                     lifted=said.lifted,
                     consented=said.consented,
+                    asked=said.asked,
                     progress={},
                 )
             except GuardUnavailable:

@@ -13,6 +13,8 @@ from hashlib import sha256
 from typing import Any, Protocol, cast
 from urllib.parse import unquote
 
+import orjson
+
 from compose.scenario.format import Asked, LookupKind, ProviderScript, Submit, SubmitAnswer
 from schemas.accounts import Account
 from schemas.ids import Channel
@@ -21,6 +23,7 @@ from sinks.providers.http import Failure, Http, Reply, Sent
 from sinks.providers.simulated import SimulatedProvider
 
 _FIRST_WORD: str | None = "accepted"  # what a message is called before its script says more
+_OTHER = "other-"
 CALL_MS = 50  # what a call takes when the script does not say
 
 _S, _L = SubmitAnswer, LookupKind
@@ -61,11 +64,15 @@ class LedgerLine:
 
 
 class ScriptedSide:
-    """What the provider knows: its messages, its keys, how far its script has been played."""
+    """What the provider knows: its messages, its keys, how far its script has been played.
 
-    def __init__(self, account: Account, script: ProviderScript) -> None:
-        self.account, self._script = account, script
+    The script is about one intent; whatever is submitted for another is accepted and never reported.
+    """
+
+    def __init__(self, account: Account, script: ProviderScript, *, about: str) -> None:
+        self.account, self._script, self._about = account, script, about
         self.ledger: list[LedgerLine] = []
+        self.others: list[LedgerLine] = []
         self._taken: dict[str, int] = {}  # message id -> since when
         self._keys: dict[str, tuple[str, str]] = {}  # key -> body hash, message id
         self._submitted = self._asked = 0
@@ -78,6 +85,8 @@ class ScriptedSide:
 
     def submit(self, body: bytes, key: str | None, clock: PassingClock, timeout_ms: int) -> Reply | Failure:
         """One POST; every call is one line of the ledger."""
+        if not self._is_about(orjson.loads(body)["reference"]):
+            return self._other(clock)
         replayed = self._replayed(body, key, clock)
         if replayed is not None:
             return replayed
@@ -97,6 +106,15 @@ class ScriptedSide:
         if took_ms >= timeout_ms or step.answer in _NO_ANSWER:
             return Failure(Sent.UNKNOWN, "ReadTimeout")
         return _answer(step, took)
+
+    def _is_about(self, reference: str | None) -> bool:
+        return reference is None or reference.startswith(f"{self._about}.")
+
+    def _other(self, clock: PassingClock) -> Reply:
+        took = f"{_OTHER}{self.account.name}-{len(self.others) + 1}"
+        self.others.append(LedgerLine(clock.now_ms(), self.account.channel, _S.ACCEPTED.value, took))
+        clock.spend(CALL_MS)
+        return Reply(202, {"id": took, "status": _FIRST_WORD})
 
     def _replayed(self, body: bytes, key: str | None, clock: PassingClock) -> Reply | None:
         """The same key again: the first answer, or a refusal when the bytes differ (case F08)."""
@@ -119,6 +137,8 @@ class ScriptedSide:
         """One GET, by id or by our reference."""
         now_ms = clock.now_ms()
         clock.spend(CALL_MS)
+        if message_id is not None and message_id.startswith(_OTHER):
+            return Reply(200, {"id": message_id, "status": _FIRST_WORD, "at_ms": now_ms})
         asked = self._script.lookups
         step = asked[self._asked] if self._asked < len(asked) else Asked(answer=LookupKind.STATUSES)
         self._asked += 1

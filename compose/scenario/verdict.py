@@ -95,6 +95,7 @@ def _lines(wanted: Expectation, played: Played) -> Iterator[Line]:
         ("closed", wanted.closed, end.closed),
         ("email", wanted.email, len(taken(played, Channel.EMAIL))),
         ("sms", wanted.sms, len(taken(played, Channel.SMS))),
+        ("others_sms", wanted.others_sms, sum(line.channel is Channel.SMS for line in played.others)),
         ("overlap", wanted.overlap, end.overlap),
         ("needless_fallback", wanted.needless_fallback, end.needless_fallback),
         ("refused", wanted.refused, played.refused),

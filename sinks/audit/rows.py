@@ -15,7 +15,7 @@ import orjson
 
 from schemas.codec import Undecodable, decode
 from schemas.control import ControlScope
-from schemas.ids import ACCOUNT_PATTERN, FINGERPRINT_PATTERN, ID_PATTERN
+from schemas.ids import ACCOUNT_PATTERN, FINGERPRINT_PATTERN, ID_PATTERN, NAME_PATTERN, SUBJECT_PATTERN
 from schemas.letters import HMAC_CHARS, LetterWriter
 from schemas.record import Coordinates, Record, TopicKind
 from schemas.topics import TOPICS, TopicNames
@@ -31,6 +31,7 @@ _SHAPES = {
     "intent_id": _ID,
     "provider_account": ACCOUNT_PATTERN[1:-1],
     "fingerprint/channel": rf"{FINGERPRINT_PATTERN[1:-1]}/(?:email|sms)",
+    "subject": rf"{_ID}/{NAME_PATTERN[1:-1]}/{SUBJECT_PATTERN[1:-1]}",
     "name": rf"(?:{'|'.join(ControlScope)})(?::[A-Za-z0-9_-]{{1,64}})?",
     "original key": rf"(?:{_ID}|[A-Za-z0-9._-]+/[0-9]+/[0-9]+)",
 }

@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 
 from schemas.ids import Channel
 from schemas.reasons import Reason, reason_of
+from schemas.subject import SubjectSeen
 from sinks.dispatcher.rules import (
     ClaimRequest,
     Facts,
@@ -27,8 +28,10 @@ from sinks.dispatcher.rules import (
     answer_of,
     judge,
 )
+from sinks.dispatcher.subjects import weigh
 from sinks.postgres.pool import Database
 from sinks.postgres.queries import load
+from streams.core.subjects import Newest
 
 SQL = load("sinks.dispatcher")
 
@@ -92,9 +95,11 @@ class Claims(Protocol):
         lifted: Sequence[Lifted],
         progress: Mapping[Place, int],
         consented: Mapping[str, int] = _NOBODY,
+        asked: Sequence[SubjectSeen] = (),
     ) -> None:
         """What was read of the topics, and how far, in one transaction; `lifted` before `suppressed`.
-        `consented`: since when, by fingerprint; what a person opted out of before then is open again."""
+        `consented`: since when, by fingerprint; what a person opted out of before then is open again.
+        `asked`: requests about subjects; whatever of these is older than another is closed."""
         ...
 
     def progress(self) -> dict[Place, int]: ...
@@ -221,10 +226,14 @@ class PostgresClaims:
         lifted: Sequence[Lifted],
         progress: Mapping[Place, int],
         consented: Mapping[str, int] = _NOBODY,
+        asked: Sequence[SubjectSeen] = (),
     ) -> None:
         with self._database.transaction() as cursor:
+            if asked:  # before anything else is locked
+                cursor.execute(SQL["subjects_lock"])
             for intent_id, reason in closed:
                 cursor.execute(SQL["closed_write"], {"intent_id": intent_id, "reason": reason.value})
+            _supersede(cursor, asked)
             for off in lifted:
                 place = {"fingerprint": off.fingerprint, "channel": off.channel}
                 by_consent = off.consent_ms is not None
@@ -249,6 +258,31 @@ class PostgresClaims:
 
 def _list(cursor: Any, one: Listed) -> None:
     cursor.execute(SQL["suppression_write"], asdict(one) | {"reason": one.reason.value})
+
+
+def _supersede(cursor: Any, asked: Sequence[SubjectSeen]) -> None:
+    """Remember the newest of each subject and close the others."""
+    if not asked:
+        return
+    subjects = {"subjects": sorted({one.key for one in asked})}
+    rows = cursor.execute(SQL["subjects_read"], subjects).fetchall()
+    known = {
+        r["subject"]: Newest(r["intent_id"], r["requested_ms"], r["expiry_ms"], r["forget_ms"]) for r in rows
+    }
+    gone = {"intents": sorted({one.intent_id for one in asked}), "reason": Reason.SUPERSEDED.value}
+    before = {r["intent_id"] for r in cursor.execute(SQL["closed_as"], gone).fetchall()}
+    changed, over = weigh(known, asked, gone=before)
+    newest = {
+        "subjects": list(changed),
+        "intents": [row.intent_id for row in changed.values()],
+        "requested": [row.requested_ms for row in changed.values()],
+        "expiries": [row.expiry_ms for row in changed.values()],
+        "forget": [row.forget_ms for row in changed.values()],
+    }
+    cursor.execute(SQL["subjects_write"], newest)
+    for intent_id in over:
+        cursor.execute(SQL["closed_write"], {"intent_id": intent_id, "reason": Reason.SUPERSEDED.value})
+    cursor.execute(SQL["subjects_forget"])
 
 
 def _agreed(consented: Mapping[str, int], lifted: Sequence[Lifted]) -> dict[str, int]:

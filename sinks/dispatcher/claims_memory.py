@@ -13,6 +13,7 @@ from typing import Any
 
 from schemas.ids import Channel
 from schemas.reasons import Reason
+from schemas.subject import SubjectSeen
 from sinks.dispatcher.rules import (
     ClaimRequest,
     Facts,
@@ -25,6 +26,8 @@ from sinks.dispatcher.rules import (
     answer_of,
     judge,
 )
+from sinks.dispatcher.subjects import weigh
+from streams.core.subjects import Newest
 
 Place = tuple[str, int]
 
@@ -48,6 +51,7 @@ class MemoryClaims:
         self._suppressed: dict[tuple[str, str], _Entry] = {}
         self._consents: dict[str, int] = {}
         self._withdrawn: set[str] = set()
+        self._subjects: dict[str, Newest] = {}
         self._progress: dict[Place, int] = {}
         self.late: dict[str, Mapping[str, Any]] = {}
 
@@ -176,10 +180,16 @@ class MemoryClaims:
         lifted: Sequence[Lifted],
         progress: Mapping[Place, int],
         consented: Mapping[str, int] = MappingProxyType({}),
+        asked: Sequence[SubjectSeen] = (),
     ) -> None:
         with self._lock:
             for intent_id, reason in closed:
                 self._closed.setdefault(intent_id, reason)
+            gone = {i for i, reason in self._closed.items() if reason is Reason.SUPERSEDED} if asked else ()
+            changed, over = weigh(self._subjects, asked, gone=gone)
+            self._subjects |= changed
+            for intent_id in over:
+                self._closed.setdefault(intent_id, Reason.SUPERSEDED)
             for off in lifted:
                 self._lift(off)
             for one in suppressed:

@@ -14,14 +14,16 @@ from typing import Protocol
 from schemas.codec import decode
 from schemas.errors import GuardUnavailable, PreflightFailed
 from schemas.instruction import Instruction, InstructionAction
-from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, IntentSuperseded
 from schemas.reasons import Reason
 from schemas.record import TopicKind
+from schemas.subject import SubjectSeen
 from schemas.suppression import Suppression, SuppressionAction
 from schemas.topics import TopicNames
 from sinks.dispatcher.claims import Claims
 from sinks.dispatcher.ports import HandlerClock
 from sinks.dispatcher.rules import Lifted, Listed
+from sinks.dispatcher.subjects import asked
 from sinks.kafka.consumer import Ends, KafkaAway, Message, Place, Reader, made_anew
 
 log = logging.getLogger("backstop.dispatcher")
@@ -132,19 +134,21 @@ def write_facts(
 
     `ends`: positions of partitions read to their end, transaction markers included.
     """
-    records = []
+    read = []
     progress: dict[Place, int] = {}
     for message in messages:
         progress[message.topic, message.partition] = message.offset + 1
-        records.append(decode(names.kind_of(message.topic), message.key, message.value))
+        record = decode(names.kind_of(message.topic), message.key, message.value)
+        read.append((record, message.timestamp_ms))
     for place, offset in ends.items():
         progress[place] = max(offset, progress.get(place, 0))
-    said = gathered(records)
+    said = gathered(read)
     claims.write_facts(
         closed=said.closed,
         suppressed=said.suppressed,
         lifted=said.lifted,
         consented=said.consented,
+        asked=said.asked,
         progress=progress,
     )
 
@@ -157,15 +161,20 @@ class Said:
     suppressed: list[Listed] = field(default_factory=list)
     lifted: list[Lifted] = field(default_factory=list)
     consented: dict[str, int] = field(default_factory=dict)
+    asked: list[SubjectSeen] = field(default_factory=list)
 
 
-def gathered(records: Iterable[object]) -> Said:
-    """What these say together, in their order; what says nothing, or cannot be read, is passed over."""
+def gathered(read: Iterable[tuple[object, int]]) -> Said:
+    """What these records, each with its log time (ms), say together, in their order; what says nothing, or
+    cannot be read, is passed over."""
     said = Said()
-    for record in records:
+    for record, log_ms in read:
         if isinstance(record, Suppression):
             _put(record, said.suppressed, said.lifted)
         elif isinstance(record, IntentRequested):
+            seen = asked(record, log_ms=log_ms)
+            if seen is not None:
+                said.asked.append(seen)
             consent_ms = _consent_of(record)
             if consent_ms is not None and record.sms_fingerprint is not None:
                 known_ms = said.consented.get(record.sms_fingerprint, 0)
@@ -206,6 +215,8 @@ def _end_of(record: object) -> tuple[str, Reason] | None:
             return record.intent_id, Reason.COMPLETED
         case IntentCancelled():
             return record.intent_id, Reason.CANCELLED
+        case IntentSuperseded():
+            return record.intent_id, Reason.SUPERSEDED
         case Instruction() if record.action in _ENDS:
             return record.intent_id, _ENDS[record.action]
     return None

@@ -130,6 +130,33 @@ INSERT INTO closed (intent_id, reason, recorded_ms)
 VALUES (%(intent_id)s, %(reason)s, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
 ON CONFLICT (intent_id) DO NOTHING;
 
+-- name: closed_as
+-- Which of these intents are done for this reason.
+SELECT intent_id FROM closed WHERE intent_id = ANY(%(intents)s) AND reason = %(reason)s;
+
+-- name: subjects_lock
+-- One writer of subjects at a time: two that know nothing of a subject would both take theirs for the newest.
+SELECT pg_advisory_xact_lock(7302882);
+
+-- name: subjects_read
+-- The newest request of each of these subjects, as far as it was read.
+SELECT * FROM subjects WHERE subject = ANY(%(subjects)s);
+
+-- name: subjects_write
+-- The newest request of each of these, in place of the one before.
+INSERT INTO subjects (subject, intent_id, requested_ms, expiry_ms, forget_ms)
+SELECT * FROM unnest(%(subjects)s::text[], %(intents)s::text[], %(requested)s::bigint[], %(expiries)s::bigint[],
+                     %(forget)s::bigint[])
+ON CONFLICT (subject) DO UPDATE
+SET intent_id = excluded.intent_id, requested_ms = excluded.requested_ms, expiry_ms = excluded.expiry_ms,
+    forget_ms = excluded.forget_ms;
+
+-- name: subjects_forget
+-- Subjects of which no older request can be alive, some at a time.
+DELETE FROM subjects WHERE subject IN (
+    SELECT subject FROM subjects WHERE forget_ms < (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+    ORDER BY forget_ms LIMIT 1000);
+
 -- name: progress_write
 -- How far the reading of one partition is; never backwards.
 INSERT INTO closed_progress (topic, partition, next_offset) VALUES (%(topic)s, %(partition)s, %(next_offset)s)

@@ -79,6 +79,10 @@ def _what(record: str, b: Mapping[str, Any]) -> str:
             return f"the person is done, says {b['source']}"
         case "intent_cancelled":
             return f"cancelled by {b['source']}"
+        case "intent_superseded":
+            return f"replaced by the newer intent {b['by_intent_id']} of the same subject"
+        case "subject_seen":
+            return "seen by whoever keeps its subject: an older one would be over"
         case "dispatch":
             return f"order: {b['channel']} submission {b['submission_no']} by {b['provider_account']}"
         case "claim":

@@ -43,6 +43,8 @@ class NewIntent:
 
     `sms_consent_at` is when the person agreed, and `phone_verified_at` since when the service knows that the
     number is theirs; neither is the time of this request, unless that is when it happened.
+    `subject`: what the service calls the person by, such as an account id; it leaves as a keyed hash. A newer
+    intent of the same tenant, purpose and subject supersedes the older ones.
     """
 
     intent_id: str
@@ -59,6 +61,7 @@ class NewIntent:
     sms_consent_at: datetime | None = None
     sms_consent_text: str = "consent-1"
     phone_verified_at: datetime | None = None
+    subject: str | None = field(default=None, repr=False)
 
 
 class IntentPublisher:
@@ -168,6 +171,9 @@ class IntentPublisher:
             },
             phone_verified_at_ms=_verified(new, times["requested_at"]),
             challenge_ref=new.challenge_ref,
+            subject_key=None
+            if new.subject is None
+            else self._fingerprints.of_subject(new.tenant, new.subject),
             variables=tuple(sorted(new.variables)),
             requested_at_ms=times["requested_at"],
             deadline_ms=times["deadline"],
@@ -187,6 +193,8 @@ def _check_types(new: NewIntent) -> None:
     wrong += [name for name in _TIMES if not isinstance(getattr(new, name), datetime)]
     if not isinstance(new.phone, str | None):
         wrong.append("phone")
+    if not isinstance(new.subject, str | None) or new.subject == "":
+        wrong.append("subject")
     instants = ("sms_consent_at", "phone_verified_at")
     wrong += [name for name in instants if not isinstance(getattr(new, name), datetime | None)]
     if not isinstance(new.variables, Mapping) or not all(isinstance(name, str) for name in new.variables):

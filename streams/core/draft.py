@@ -29,6 +29,7 @@ from schemas.policy import Policy
 from schemas.reasons import Reason
 from schemas.record import Coordinates, Record
 from schemas.rows import encode, row_of
+from schemas.subject import SubjectSeen
 from streams.core.effects import (
     DispatchOrder,
     Fate,
@@ -94,6 +95,7 @@ class Draft:
         "reason",
         "silent",
         "state",
+        "subject",
         "suppressions",
         "via",
     )
@@ -117,6 +119,7 @@ class Draft:
         self.given_up: list[GivenUp] = []
         self.drop_sealed = False
         self.keep_sealed = False
+        self.subject: SubjectSeen | None = None
 
     # what happens
 
@@ -192,6 +195,7 @@ class Draft:
             self.given_up,
             drop_sealed=self.drop_sealed,
             keep_sealed=self.keep_sealed,
+            subject=self.subject,
         )
 
     def _decision(self) -> Decision:

@@ -13,6 +13,7 @@ from schemas.ids import Channel
 from schemas.lookup import LookupPurpose
 from schemas.reasons import Reason
 from schemas.record import Coordinates
+from schemas.subject import SubjectSeen
 from streams.core.state import EarlyFact, IntentState
 
 
@@ -85,4 +86,5 @@ class Step:
     given_up: list[GivenUp] = field(default_factory=list)
     drop_sealed: bool = False
     keep_sealed: bool = False  # a request was accepted: remember its payload
+    subject: SubjectSeen | None = None  # a request about somebody: whoever keeps the subject must know
     was_parked: bool = False

@@ -9,10 +9,11 @@ from hashlib import sha256
 
 from schemas.ids import Channel
 from schemas.instruction import Instruction, InstructionAction
-from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, IntentSuperseded
 from schemas.policy import Policy
 from schemas.reasons import Reason, ReasonClass
 from schemas.record import Record
+from schemas.subject import SubjectSeen, seen_of
 from streams.core import due
 from streams.core.acts import close, finish, order_submission
 from streams.core.draft import Draft, Input
@@ -22,6 +23,7 @@ from streams.core.state import EARLY_FACTS_MAX, NEVER, EarlyFact, IntentState, T
 
 REQUEST_AHEAD_MS_MAX = 300_000  # a publisher's clock may run 5 min ahead of the log, not more
 EARLY_AGE_MS_MAX = 600_000  # an outbox delivers within minutes; 10 min of parking is already a fault
+UNKNOWN_EXPIRY_MS = 86_400_000  # a day: as long as anything of a purpose without a policy here may live
 UNKNOWN_POLICY_WINDOW_MS = 60_000  # the least useful window assumed while the policy is unknown
 
 _CLEAR = {"sealed"}
@@ -83,6 +85,8 @@ def end_reason(record: Record) -> Reason | None:
         return Reason.COMPLETED
     if isinstance(record, IntentCancelled):
         return Reason.CANCELLED
+    if isinstance(record, IntentSuperseded):
+        return Reason.SUPERSEDED
     return _ORDERED_ENDS.get(record.action) if isinstance(record, Instruction) else None
 
 
@@ -102,6 +106,7 @@ def take(request: IntentRequested, draft: Draft) -> Step:
     state.deadline_ms, state.expiry_ms = request.deadline_ms, request.expiry_ms
     draft.policy = draft.context.policies.get(request.policy)
     draft.keep_sealed = True
+    draft.subject = _subject_of(request, draft)
     if draft.now_ms >= state.expiry_ms:
         # It may have lived before and be forgotten: the coordinates keep its decision ids unique.
         where = draft.input.trigger
@@ -114,6 +119,20 @@ def take(request: IntentRequested, draft: Draft) -> Step:
             return finish(draft)
     start(draft)
     return finish(draft)
+
+
+def _subject_of(request: IntentRequested, draft: Draft) -> SubjectSeen | None:
+    """What whoever keeps the subject must know of this request, also when it is refused here: the service has
+    asked anew, and the link of the request before is dead, whatever becomes of this one."""
+    if request.subject_key is None:
+        return None
+    at_ms = draft.input.at_ms
+    longest_ms = max(
+        (p.bounds.expiry_ms_max for p in draft.context.policies.values() if p.purpose == request.purpose),
+        default=UNKNOWN_EXPIRY_MS,
+    )
+    # An older request was in the log by now, at most so far ahead of it, and lives no longer than this.
+    return seen_of(request, log_ms=at_ms, forget_at_ms=at_ms + REQUEST_AHEAD_MS_MAX + longest_ms)
 
 
 def start(draft: Draft) -> None:

@@ -40,6 +40,7 @@ def check(prior: IntentState, step: Step, draft: Draft) -> None:
     if prior.closed is not None:
         _must(after.closed is prior.closed and after.phase is Phase.CLOSED, "closed never reopens")
         _must(not step.dispatches and not step.lookups, "closed orders nothing")
+    _must(step.subject is None or not prior.request_digest, "a subject is told of with its request only")
     _claims(prior, after, draft)
     _orders(prior, after, step, draft)
 

@@ -10,7 +10,7 @@ from schemas.attempt import Attempt, AttemptState
 from schemas.codec import Undecodable, decode
 from schemas.decision import CloseKind, InputKind, Phase
 from schemas.ids import Channel
-from schemas.intent import IntentRequested
+from schemas.intent import IntentRequested, IntentSuperseded
 from schemas.observation import Observation
 from schemas.policy import BounceAfterDelivered
 from schemas.reasons import Reason, ReasonClass
@@ -104,6 +104,8 @@ def _before_request(state: IntentState | None, draft: Draft) -> Step:
         if state is not None and draft.now_ms >= state.forget_ms:
             return intake.give_up(state, draft)
         return draft.absorbed(state)
+    if isinstance(given.record, IntentSuperseded):
+        return draft.absorbed(state)  # said because of its request, which lies before it: it was forgotten
     if isinstance(given.record, Observation):
         _suppress_unknown(draft, given.record)
     return intake.park(state, given, draft)
@@ -131,7 +133,8 @@ def _repeat(state: IntentState, draft: Draft) -> Step:
 
 
 def _end(state: IntentState, draft: Draft, reason: Reason) -> Step:
-    """The person did it, or the service withdrew it. What is in flight is recorded as an overlap."""
+    """The person did it, the service withdrew it, or a newer request replaced it. What is in flight is
+    recorded as an overlap."""
     new = draft.state
     if reason is Reason.COMPLETED:
         if new.completed:

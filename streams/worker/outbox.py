@@ -13,14 +13,17 @@ from schemas.codec import headers
 from schemas.dead_letter import DeadLetter
 from schemas.dispatch import Dispatch
 from schemas.ids import Channel, dispatch_key
+from schemas.intent import IntentSuperseded
 from schemas.lookup import Lookup
 from schemas.partitions import partition_for
 from schemas.policy import Policy, UrgencyClass
 from schemas.record import TopicKind
+from schemas.subject import SubjectSeen
 from schemas.suppression import Suppression
 from schemas.topics import TopicNames
 from streams.core.effects import DispatchOrder, LookupOrder, Step, SuppressionOrder
 from streams.core.state import IntentState
+from streams.core.subjects import Superseded
 from streams.engine.processor import Output
 
 if TYPE_CHECKING:
@@ -148,6 +151,25 @@ class Outbox:
             record.to_bytes(),
             headers(record, source=SOURCE, record_id=f"{cause}:{order.channel.value}"),
         )
+
+    def subject(self, seen: SubjectSeen) -> Output:
+        """To whoever keeps the subject, in the partition of its key."""
+        topic, key = self._names[TopicKind.SUBJECTS], seen.key.encode()
+        made = f"{seen.intent_id}:{seen.record}"
+        place = partition_for(key, self._partitions[topic])
+        return Output(topic, place, key, seen.to_bytes(), headers(seen, source=SOURCE, record_id=made))
+
+    def superseded(self, over: Superseded, *, at_ms: int) -> Output:
+        """To the older intent, in its own partition, where the dispatcher reads who is done."""
+        record = IntentSuperseded(
+            intent_id=over.intent_id,  # type: ignore[arg-type]
+            by_intent_id=over.by_intent_id,  # type: ignore[arg-type]
+            superseded_at_ms=at_ms,
+        )
+        topic, key = self._names[TopicKind.INTENTS], over.intent_id.encode()
+        made = f"{over.intent_id}:{over.by_intent_id}:{record.record}"
+        place = partition_for(key, self._partitions[topic])
+        return Output(topic, place, key, record.to_bytes(), headers(record, source=SOURCE, record_id=made))
 
     def dead_letter(self, letter: DeadLetter) -> Output:
         topic = self._names[TopicKind.DEAD_LETTERS]

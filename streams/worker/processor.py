@@ -20,7 +20,8 @@ from schemas.letters import LetterWriter
 from schemas.partitions import partition_for
 from schemas.policy import Policy
 from schemas.reasons import Reason
-from schemas.record import Coordinates, Record
+from schemas.record import Coordinates, Record, TopicKind
+from schemas.subject import SubjectSeen
 from schemas.tick import Tick, TickCause
 from schemas.topics import WORKER_INPUTS, WORKER_TABLES, TopicNames
 from streams.core import due
@@ -33,8 +34,9 @@ from streams.worker import accounting
 from streams.worker.accounting import Tally
 from streams.worker.outbox import SOURCE, Outbox
 from streams.worker.parking import Parking
+from streams.worker.subjects import SubjectKeeper
 
-INTENTS, SEALED, PROGRESS = WORKER_TABLES
+INTENTS, SEALED, PROGRESS, SUBJECTS = WORKER_TABLES
 ORIGIN_HEADER = "bs_origin"  # topic/partition/offset of a record that was found in a wrong partition
 _IS_ID = re.compile(ID_PATTERN[1:-1].encode()).fullmatch
 
@@ -42,6 +44,7 @@ KINDS = {
     "intent_requested": InputKind.REQUEST,
     "intent_completed": InputKind.COMPLETION,
     "intent_cancelled": InputKind.CANCELLATION,
+    "intent_superseded": InputKind.SUPERSESSION,
     "attempt": InputKind.ATTEMPT,
     "observation": InputKind.OBSERVATION,
     "tick": InputKind.TICK,
@@ -76,6 +79,8 @@ class IntentProcessor:
         self._outbox = Outbox(names, partitions)
         self._letters = LetterWriter(letter_key, by="worker")
         self._parking: dict[int, Parking] = {}
+        self._subjects = SubjectKeeper()
+        self._log_ms = 0  # of the record read last
         self._held: dict[int, set[bytes]] = {}
         self._control_ticks: set[bytes] = set()
         self._tally = Tally()
@@ -98,16 +103,20 @@ class IntentProcessor:
 
     def process(self, record: Any, view: View) -> None:
         """One input: exactly one fate, everything that follows from it in the same transaction."""
-        key, value = record.key, record.value
+        key, value, kind = record.key, record.value, self._kinds[record.topic]
+        self._log_ms = record.timestamp
         if not key:
             self._dead(record, view, Undecodable(Reason.NULL_KEY))
             return
-        stored = view.get(INTENTS, key)
+        stored = view.get(SUBJECTS if kind is TopicKind.SUBJECTS else INTENTS, key)
         if stored is None and not self._is_at_home(record, view):
             return
-        decoded = decode(self._kinds[record.topic], key, value)
+        decoded = decode(kind, key, value)
         if isinstance(decoded, Undecodable):
             self._dead(record, view, decoded)
+            return
+        if isinstance(decoded, SubjectSeen):
+            self._subject_seen(decoded, record, view)
             return
         state = None if stored is None else from_bytes(stored)
         given = Input(
@@ -132,7 +141,8 @@ class IntentProcessor:
                 self._apply(found, view, key, decoded)
 
     def end_of_chunk(self, _topic: str, view: View) -> None:
-        """The counters of every topic this chunk touched, in the same transaction."""
+        """Forget whose time is over, and count what this chunk touched by topic, in the same transaction."""
+        self._subjects.forget(view, now_ms=self._log_ms)
         for topic, added in self._tally.drain().items():
             key = topic.encode()
             view.put(PROGRESS, key, accounting.merged(view.get(PROGRESS, key), added))
@@ -177,6 +187,17 @@ class IntentProcessor:
             elif holds(row):
                 held.add(key)
         self._parking[view.partition], self._held[view.partition] = parking, held
+        self._subjects.restored(view)
+
+    # subjects
+
+    def _subject_seen(self, seen: SubjectSeen, record: Any, view: View) -> None:
+        """A request about a subject kept here; whoever is over by it is told in its own partition."""
+        over = self._subjects.take(seen, record.key, view, at_ms=record.timestamp)
+        if over is not None:
+            view.emit(self._outbox.superseded(over, at_ms=record.timestamp))
+            self._tally.note(record.topic, "superseded")
+        self._tally.add(record.topic, Fate.ABSORBED)
 
     # applying
 
@@ -186,6 +207,8 @@ class IntentProcessor:
             self._tally.add(step.trigger.topic, step.fate, was_parked=step.was_parked)
             if step.keep_sealed:
                 view.put(SEALED, key, record.sealed.encode())  # type: ignore[attr-defined]
+            if step.subject is not None:
+                view.emit(self._outbox.subject(step.subject))
             if step.decision is not None:
                 view.emit(self._outbox.decision(step, key, view.partition))
             self._emit_orders(step, view, key)

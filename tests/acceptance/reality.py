@@ -82,6 +82,8 @@ def _why_not(story: Scenario) -> str | None:
     intent = story.intent
     if story.faults or story.controls or intent.again_at:
         return "faults, controls and repeats have tests of their own"
+    if story.others:
+        return "a second intent has a test of its own (test_supersession)"
     if intent.email != DEFAULT_EMAIL:
         return "the address is part of the story"
     submits = [s for side in (story.email, story.sms) for s in side.submits]

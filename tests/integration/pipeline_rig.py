@@ -79,12 +79,14 @@ class Pipeline:
         policy: str = POLICY,
         consents: bool = True,
         beside: str = "",
+        subject: str | None = None,
+        asked_ago_s: float = 0.0,
     ) -> str:
-        """The id of a new intent; `beside`: in the partition of that one."""
+        """The id of a new intent; `beside`: in the partition of that one; `asked_ago_s`: how late it is."""
         intent_id = f"int-{random_id()[:12]}"
         while beside and self._partition(intent_id) != self._partition(beside):
             intent_id = f"int-{random_id()[:12]}"
-        at = now()
+        at = now() - timedelta(seconds=asked_ago_s)
         new = NewIntent(
             intent_id=intent_id,
             tenant="tenant-0001",
@@ -98,6 +100,7 @@ class Pipeline:
             deadline=at + timedelta(seconds=deadline_s),
             expiry=at + timedelta(seconds=expiry_s),
             sms_consent_at=at if consents else None,
+            subject=subject,
         )
         self.given[intent_id] = new
         self.asked[intent_id] = self.service.publish(new)

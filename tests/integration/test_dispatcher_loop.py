@@ -18,7 +18,7 @@ from schemas.topics import TOPICS, TopicNames
 from sinks.dispatcher.claims_memory import MemoryClaims
 from sinks.postgres.migrate import migrate
 from sinks.providers.base import SubmitResult
-from tests.builders import cancelled, completed, instruction
+from tests.builders import SUBJECT, T0, cancelled, completed, instruction, request, superseded
 from tests.conftest import Servers
 from tests.fakes_provider import TAKEN
 from tests.integration.conftest import MakeTopics
@@ -56,6 +56,7 @@ def suppression(channel: Channel, action: SuppressionAction = SuppressionAction.
     [
         (completed(0), Reason.COMPLETED),
         (cancelled(0), Reason.CANCELLED),
+        (superseded(0), Reason.SUPERSEDED),
         (instruction(0, InstructionAction.COMPLETE), Reason.COMPLETED),
         (instruction(0, InstructionAction.CANCEL), Reason.CANCELLED),
         (instruction(0, InstructionAction.FORCE_CLOSE), Reason.FORCE_CLOSED),
@@ -74,6 +75,22 @@ def test_who_is_done_a_moment_before_the_sms_gets_none_whatever_partition_the_wo
     found = rig.answer(rig.order(channel=S))
     assert (found.state, found.reason) == (AttemptState.REFUSED, reason)
     assert rig.text.submitted == []
+
+
+def test_a_newer_request_a_moment_before_the_sms_ends_it_though_no_worker_has_read_it(rig: Rig) -> None:
+    rig.start_facts()
+    rig.start()
+    producer = Producer({"bootstrap.servers": rig.bootstrap})
+    asked = (("int-0001-test", 0, 0), ("int-0002-test", 1, 9_000), ("int-0003-test", 2, 5_000))
+    for intent_id, partition, after_ms in asked:
+        record = request(intent_id=intent_id, subject_key=SUBJECT, requested_at_ms=T0 + after_ms)
+        producer.produce(rig.names[TopicKind.INTENTS], record.to_bytes(), intent_id.encode(), partition)
+    assert producer.flush(WAIT_S) == 0
+    for intent_id in ("int-0001-test", "int-0003-test"):
+        found = rig.answer(rig.order(channel=S, intent_id=intent_id))
+        assert (found.state, found.reason) == (AttemptState.REFUSED, Reason.SUPERSEDED)
+    assert rig.answer(rig.order(channel=S, intent_id="int-0002-test")).state is AttemptState.ACCEPTED
+    assert len(rig.text.submitted) == 1
 
 
 def test_an_sms_waits_for_nobody_to_say_they_are_done_only_when_all_of_it_was_read(rig: Rig) -> None:

@@ -158,6 +158,18 @@ def nothing_after_the_end(seen: Seen) -> Found:
                 yield f"{begin.intent_id}: {reason.value} at {at_ms}, order taken up at {since}"
 
 
+@safety("§6.4: no first byte is allowed of an intent that the guard knows to be over")
+def nothing_after_the_guard_knows(seen: Seen) -> Found:
+    known: dict[str, int] = {}
+    for granted in seen.world.granted:
+        if granted.what == "closed":
+            known.setdefault(granted.intent_id, granted.at_ms)
+    for begin in seen.begins:
+        at_ms = known.get(begin.intent_id)
+        if at_ms is not None and at_ms < begin.at_ms:
+            yield f"{begin.intent_id} {begin.channel.value}: known at {at_ms}, begun at {begin.at_ms}"
+
+
 @safety("§10: no SMS or e-mail is claimed for a recipient whose suppression the guard held")
 def nothing_after_suppression(seen: Seen) -> Found:
     listed: dict[tuple[str, Channel], list[Granted]] = defaultdict(list)
@@ -185,13 +197,16 @@ def _agreed_ms(seen: Seen, claim: Granted) -> int:
     )
 
 
-@safety("§5.6: what was in flight when an intent was completed or withdrawn, and went out, is an overlap")
+_OVER_BY_OTHERS = (CloseKind.COMPLETED, CloseKind.CANCELLED, CloseKind.SUPERSEDED)
+
+
+@safety("§5.6: what was in flight when an intent was done, withdrawn or replaced, and left, is an overlap")
 def overlaps_are_listed(seen: Seen) -> Found:
     for entry in seen.new_messages:
         intent_id, channel = seen.place_of(entry)
         chain = seen.decisions[intent_id]
         closed = next((d for _, d in chain if d.closed is not None), None)
-        if closed is None or closed.closed not in (CloseKind.COMPLETED, CloseKind.CANCELLED):
+        if closed is None or closed.closed not in _OVER_BY_OTHERS:
             continue
         told_ms = _told_ms(seen, intent_id, channel)
         listed = any(Reason.OVERLAP in (d.reason, *d.notes) for _, d in chain)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from tests.simulation import check_liveness, check_machine, check_once, check_sinks
+from tests.simulation import check_liveness, check_machine, check_once, check_sinks, check_subjects
 from tests.simulation.evidence import Seen
 from tests.simulation.sentences import LIVENESS, SAFETY, SHOWN_MAX, Checker
 
-PARTS = (check_once, check_machine, check_sinks, check_liveness)  # registered by being imported
+PARTS = (
+    check_once,
+    check_machine,
+    check_sinks,
+    check_subjects,
+    check_liveness,
+)  # registered by being imported
 
 
 def every() -> tuple[Checker, ...]:

@@ -18,7 +18,7 @@ from schemas.codec import Undecodable, decode
 from schemas.decision import Decision
 from schemas.dispatch import Dispatch
 from schemas.ids import Channel, dispatch_key
-from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested
+from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, IntentSuperseded
 from schemas.lookup import Lookup, LookupPurpose
 from schemas.observation import Observation, ProviderState
 from schemas.policy import Policy
@@ -71,13 +71,15 @@ class Seen:
 
     @cached_property
     def ends(self) -> dict[str, list[tuple[int, Reason]]]:
-        """Completions and cancellations by intent, with the log's time."""
+        """Completions, cancellations and supersessions by intent, with the log's time."""
         found: dict[str, list[tuple[int, Reason]]] = defaultdict(list)
         for message, record in self.records(TopicKind.INTENTS):
             if isinstance(record, IntentCompleted):
                 found[record.intent_id].append((message.timestamp_ms, Reason.COMPLETED))
             elif isinstance(record, IntentCancelled):
                 found[record.intent_id].append((message.timestamp_ms, Reason.CANCELLED))
+            elif isinstance(record, IntentSuperseded):
+                found[record.intent_id].append((message.timestamp_ms, Reason.SUPERSEDED))
         return found
 
     @cached_property

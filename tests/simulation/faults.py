@@ -22,6 +22,7 @@ FAULTS: dict[str, tuple[float, float, str]] = {
     "service.complete": (0.2, 0.8, "the person does the thing, sooner or later"),
     "service.complete_first": (0.05, 0.4, "a completion comes before its request"),
     "service.cancel": (0.05, 0.3, "the service withdraws the intent"),
+    "service.supersede": (0.2, 0.9, "the person asks again: several intents name one subject"),
     "person.shared": (0.1, 0.7, "two intents have the same recipient"),
     "person.no_phone": (0.1, 0.5, "the intent has no phone number"),
     "person.no_consent": (0.1, 0.5, "the person did not agree to SMS"),
@@ -63,8 +64,8 @@ DRAWN_OF = 0.5  # how likely a fault is part of a world at all
 GENTLE = frozenset(
     {
         "service.repeat", "service.conflict", "service.wrong_partition", "service.garbage",
-        "service.complete", "service.complete_first", "service.cancel", "person.shared", "person.no_phone",
-        "person.no_consent", "policy.ages", "policy.no_sms", "log.compact", "group.moves",
+        "service.complete", "service.complete_first", "service.cancel", "service.supersede", "person.shared",
+        "person.no_phone", "person.no_consent", "policy.ages", "policy.no_sms", "log.compact", "group.moves",
     }
 )  # fmt: skip
 GENTLE_EVERY = 10

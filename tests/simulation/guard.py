@@ -32,8 +32,9 @@ QUICK_MS, SLOW_MS = (1, 15), (500, 4_500)
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What the guard's log shows: a claim it gave, a first byte it allowed (begin), or a suppression it took,
-    at its own clock's instant. `opted_out_ms`: when the person said STOP, if that is the reason."""
+    """What the guard's log shows: a claim it gave, a first byte it allowed (begin), a suppression it took, or
+    an intent it was told to be over (closed), at its own clock's instant. `opted_out_ms`: when the person
+    said STOP, if that is the reason."""
 
     at_ms: int
     what: str
@@ -125,7 +126,11 @@ class SimClaims:
 
     def write_facts(self, **given: Any) -> None:
         def work() -> None:
+            before = set(self._shared._closed)
             self._shared.write_facts(**given)
+            over = {i for i, _ in given["closed"]} | (set(self._shared._closed) - before)
+            for intent_id in sorted(over):
+                self._history.append(Granted(self._shared.now_ms(), "closed", "", intent_id))
             for one in given["suppressed"]:
                 self._suppressed(one)
 

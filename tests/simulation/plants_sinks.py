@@ -34,6 +34,13 @@ HELD_AND_AGAIN = {
     "net.response_lost": 0.06,
 }  # fmt: skip
 
+HELD_OFTEN = HELD_AND_AGAIN | {
+    "guard.failed": 0.08,
+    "net.response_lost": 0.2,
+    "freeze.dispatcher": 0.03,
+    "operator.control": 1.0,
+}
+
 # the guard
 
 
@@ -44,7 +51,7 @@ def claim_without_compare() -> Iterator[None]:
         yield
 
 
-@sees("one_message", chances=HELD_AND_AGAIN)
+@sees("one_message", chances=HELD_OFTEN)
 def order_that_does_not_know_may_resubmit() -> Iterator[None]:
     """As it was before `after_unknown`."""
     before = rules.answer_of

@@ -44,6 +44,7 @@ TWINS: dict[str, dict[str, Any]] = {
 AGES_MS = (0, 60_000, AGE_MS - 1, AGE_MS, AGE_MS, 90 * AGE_MS)
 UNVERIFIED = 0.2  # how often a service does not know since when
 SHARED = 0  # the person several intents are for
+SUBJECTS = 2  # of each tenant: some four of twenty intents are about one of them
 SAYS_STOP, STOP_DIGITS = 0.5, 600  # in every second world, where that person answers STOP
 # What enters the suppression list, and what does not.
 UNWANTED_PLOTS = ("bounce", "invalid", "suppressed", "complaint", "latebounce", "delivered", "never")
@@ -190,12 +191,19 @@ class Services:
             expiry=at + timedelta(milliseconds=life.randint(*EXPIRY_MS)),
             sms_consent_at=None if dice.falls("person.no_consent") else consented,
             phone_verified_at=None if dice.of(f"ages/{number}").random() < UNVERIFIED else verified,
+            subject=self._subject(number),
         )
 
     def _consented_before(self, number: int) -> timedelta:
         """Some agree with each request, some did so long ago: a STOP may lie in between."""
         life = self.world.dice.of(f"consent/{number}")
         return timedelta(milliseconds=life.choice((0, 0, life.randint(1, SPREAD_MS), 10**9)))
+
+    def _subject(self, number: int) -> str | None:
+        dice = self.world.dice
+        if not dice.falls("service.supersede"):
+            return None
+        return f"account-{dice.of(f'subject/{number}').randrange(SUBJECTS)}"
 
     # records
 

@@ -23,7 +23,7 @@ from schemas.policy import Policy
 from schemas.record import TopicKind
 from schemas.sealed import SealingKey, UnsealingKeys, generate_key
 from schemas.templates.registry import shipped
-from schemas.topics import TOPICS, WORKER_INPUTS, TopicNames
+from schemas.topics import TOPICS, WORKER_INPUTS, WORKER_TABLES, TopicNames
 from sinks.dispatcher.claims_memory import MemoryClaims
 from sinks.dispatcher.ports import Limits
 from sinks.dispatcher.prepare import Preparer
@@ -153,7 +153,7 @@ class World:
             self.names[kind]: PARTITIONS if topic.copartitioned else topic.partitions or 1
             for kind, topic in TOPICS.items()
         }
-        counts |= {self.names.changelog(table): PARTITIONS for table in ("intents", "sealed", "progress")}
+        counts |= {self.names.changelog(table): PARTITIONS for table in WORKER_TABLES}
         self.log = Log(lambda: self.agenda.now_ms, counts)
         self.log.appended.append(self._appended)
         self.counts = counts
@@ -280,7 +280,7 @@ class World:
             process.crash("the site is dark")
 
     def _compact(self) -> None:
-        for table in ("intents", "sealed", "progress"):
+        for table in WORKER_TABLES:
             self.log.compact(self.names.changelog(table))
 
     def _jolt(self) -> None:

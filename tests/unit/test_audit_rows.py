@@ -19,7 +19,7 @@ from sinks.audit.rows import REPLACEMENT, RowWriter, clean, known_key, without_b
 from sinks.kafka.consumer import Message, Place
 from sinks.postgres.pool import Database
 from tests import builders
-from tests.builders import EMAIL_FP, ID, SEALED, T0
+from tests.builders import EMAIL_FP, ID, SEALED, SUBJECT, T0
 
 K = TopicKind
 NAMES = TopicNames()
@@ -91,6 +91,8 @@ def test_a_hash_cannot_be_looked_up_without_the_key() -> None:
         (K.LOOKUPS, "Mail A", False),
         (K.SUPPRESSIONS, f"{EMAIL_FP}/email", True),
         (K.SUPPRESSIONS, f"{CANARY}/email", False),
+        (K.SUBJECTS, f"tenant-0001/password_reset/{SUBJECT}", True),
+        (K.SUBJECTS, f"tenant-0001/password_reset/{CANARY}", False),
         (K.CONTROLS, "all", True),
         (K.CONTROLS, "country:GB", True),
         (K.CONTROLS, "ada", False),

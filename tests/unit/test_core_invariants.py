@@ -29,6 +29,7 @@ from tests.builders import (
     observation,
     policy,
     started,
+    subject_seen,
     tick,
 )
 
@@ -80,6 +81,10 @@ def _no_track(draft: Draft, _step: Step) -> None:
     draft.state.sms = None
 
 
+def _tell_subject(_draft: Draft, step: Step) -> None:
+    step.subject = subject_seen(0)
+
+
 SPOILED: list[tuple[str, Callable[[], Play], Callable[[Draft, Step], None]]] = [
     ("the first request stands", _pending, _field("request_digest", "f" * 32)),
     ("deadline and expiry never move", _pending, _field("deadline_ms", 1_790_000_000_001)),
@@ -92,6 +97,7 @@ SPOILED: list[tuple[str, Callable[[], Play], Callable[[Draft, Step], None]]] = [
     ("an SMS exists only by a claim", _claimed, _no_track),
     ("submissions are numbered one by one", _pending, _skip_number),
     ("a decided input has one decision", _pending, _forget_decision),
+    ("a subject is told of with its request only", _pending, _tell_subject),
 ]
 
 

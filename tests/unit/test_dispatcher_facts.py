@@ -125,6 +125,7 @@ def test_the_last_word_about_a_destination_counts_however_much_is_read_at_once(
     [
         (builders.completed(0), Reason.COMPLETED),
         (builders.cancelled(0), Reason.CANCELLED),
+        (builders.superseded(0), Reason.SUPERSEDED),
         (builders.instruction(0, InstructionAction.COMPLETE), Reason.COMPLETED),
         (builders.instruction(0, InstructionAction.CANCEL), Reason.CANCELLED),
         (builders.instruction(0, InstructionAction.FORCE_CLOSE), Reason.FORCE_CLOSED),
@@ -135,4 +136,5 @@ def test_the_last_word_about_a_destination_counts_however_much_is_read_at_once(
 def test_what_ends_an_intent_is_told_to_the_guard_and_nothing_else_is(
     record: Record, reason: Reason | None
 ) -> None:
-    assert [told for _, told in gathered([record]).closed] == ([] if reason is None else [reason])
+    told = gathered([(record, builders.T0)]).closed
+    assert [why for _, why in told] == ([] if reason is None else [reason])

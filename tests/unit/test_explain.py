@@ -86,6 +86,24 @@ def test_a_fallback_is_told_from_the_request_to_the_sms() -> None:
     assert "ages at the SMS claim: since_email_request " in text
 
 
+def test_an_intent_a_newer_one_replaced_says_so_and_names_it() -> None:
+    ask, newer = builders.request(subject_key=builders.SUBJECT), builders.superseded(9_000)
+    game = builders.play((0, ask), (9_000, newer))
+    text = render(tell(ID, rows_of(game, [(K.INTENTS, 0, ask), (K.INTENTS, 9_000, newer)])))
+    assert f"replaced by the newer intent {builders.NEWER_ID} of the same subject" in text
+    assert "no SMS went: a newer intent for the same subject replaced it (+9.000 s)" in text
+    assert f"intent {ID}: closed (superseded)" in text
+
+
+def test_the_announcement_of_a_request_is_part_of_its_story() -> None:
+    ask, seen = builders.request(subject_key=builders.SUBJECT), builders.subject_seen(0)
+    message = Message(NAMES[K.SUBJECTS], 0, 0, T0 + 5, seen.key.encode(), seen.to_bytes())
+    kept: dict[str, Any] = ALWAYS | WRITER.row(message)
+    assert (kept["intent_id"], kept["key_text"]) == (ID, seen.key)
+    rows = [*rows_of(builders.play((0, ask)), [(K.INTENTS, 0, ask)]), kept]
+    assert "an older one would be over" in render(tell(ID, rows))
+
+
 def test_the_chain_is_verified_from_what_the_audit_kept() -> None:
     rows = fallback()
     count = sum(r["record"] == "decision" for r in rows)

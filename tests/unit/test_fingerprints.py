@@ -9,7 +9,7 @@ import pytest
 
 from schemas.destinations import EmailAddress, PhoneNumber
 from schemas.fingerprints import FingerprintKeys
-from schemas.ids import FINGERPRINT_PATTERN
+from schemas.ids import FINGERPRINT_PATTERN, SUBJECT_PATTERN
 
 KEYS = FingerprintKeys("k2", {"k1": b"1" * 32, "k2": b"2" * 32, "k3": b"3" * 32})
 ALICE = EmailAddress.parse("alice@example.com")
@@ -41,6 +41,15 @@ def test_the_printed_form_names_key_and_channel_and_fits_the_pattern() -> None:
 def test_the_hash_is_pinned_because_suppressions_outlive_every_deploy() -> None:
     assert KEYS.of(ALICE) == "k2.e.d784d7aa8df812ed071fe86b60b5db1d"
     assert KEYS.of(PHONE) == "k2.s.45ac8003dda3599bb4ef445b23eac44a"
+
+
+def test_a_subject_is_told_by_a_keyed_hash_of_its_tenant_and_never_an_addresses() -> None:
+    """Pinned: two versions of a service must agree on whom a second request is about."""
+    found = KEYS.of_subject("tenant-0001", "alice@example.com")
+    assert found == "k2.u.429636b5b1bb3669f44755b46d8cddf5"
+    assert re.fullmatch(SUBJECT_PATTERN, found)
+    assert KEYS.of_subject("tenant-0002", "alice@example.com") != found
+    assert found.rpartition(".")[2] != KEYS.of(ALICE).rpartition(".")[2]
 
 
 def test_every_live_key_gives_one_and_the_current_comes_first() -> None:

@@ -93,6 +93,8 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("an expiry too late", {"expiry": later(hours=2)}, "out_of_bounds", "/expiry"),
     ("no time left for an SMS", {"expiry": later(minutes=3)}, "out_of_bounds", "/deadline"),
+    ("a subject that is no text", {"subject": 4711}, "wrong_type", "/subject"),
+    ("an empty subject", {"subject": ""}, "wrong_type", "/subject"),
     ("an unknown policy", {"policy": "password_reset:v99"}, "policy_unknown", "/policy"),
     ("a policy that is none", {"policy": EMAIL}, "policy_unknown", "/policy"),
     ("a missing variable", {"variables": {"name": NAME}}, "invalid_variables", "/variables"),
@@ -209,6 +211,17 @@ def test_planning_produces_nothing() -> None:
     kept = Kept()
     publisher(kept).plan(new())
     assert kept.taken == []
+
+
+def test_a_subject_leaves_as_a_keyed_hash_and_only_when_it_is_given() -> None:
+    kept = Kept()
+    record = publisher(kept).publish(new(subject="account-4711-canary"))
+    assert record.subject_key == FingerprintKeys("k1", {"k1": b"f" * 32}).of_subject(
+        "tenant-0001", "account-4711-canary"
+    )
+    assert b"4711" not in (kept.taken[0].value or b"")
+    assert "4711" not in repr(new(subject="account-4711-canary"))
+    assert publisher().plan(new()).subject_key is None
 
 
 def test_a_completion_and_a_cancellation_go_where_the_intent_went() -> None:
