@@ -38,19 +38,15 @@ class Offsets:
         with self._lock:
             self._done.setdefault((message.topic, message.partition), set()).add(message.offset)
 
-    def commit(self, commit: Callable[[Mapping[Place, int]], bool], now_s: float) -> None:
+    def commit(self, commit: Callable[[Mapping[Place, int]], bool], now_s: float) -> bool:
         """Commit what is finished. `commit` says whether the broker took it; what it did not take is said
-        again with what comes next, or after `RETRY_S`: a quiet partition would show a lag for ever."""
+        again with what comes next, or after `RETRY_S`: a quiet partition would show a lag for ever.
+        False while something is left to say."""
         taken = self.take()
-        if not taken and (not self._owed or now_s < self._owed_since_s + self.RETRY_S):
-            return
-        wanted = self._owed | taken
-        self._owed, self._owed_since_s = ({} if commit(wanted) else wanted), now_s
-
-    @property
-    def is_owing(self) -> bool:
-        """Whether the broker did not take the last commit."""
-        return bool(self._owed)
+        if taken or (self._owed and now_s >= self._owed_since_s + self.RETRY_S):
+            wanted = self._owed | taken
+            self._owed, self._owed_since_s = ({} if commit(wanted) else wanted), now_s
+        return not self._owed
 
     def take(self) -> dict[Place, int]:
         """Next offsets that may be committed; each is returned once."""

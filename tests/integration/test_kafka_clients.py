@@ -108,6 +108,24 @@ def test_a_member_begins_at_the_earliest_and_goes_on_where_it_committed(
     assert lag == {topic: 6}
 
 
+@pytest.mark.parametrize("names", [("first", "second"), ("second", "first")])
+def test_a_commit_the_broker_takes_for_one_partition_only_is_not_taken(
+    stack: Servers, make_topics: MakeTopics, prefix: str, names: tuple[str, str]
+) -> None:
+    """The client's manual lets it hide the error of one partition in its answer: this one raises it."""
+    kept, gone = (make_topics(name, partitions=1) for name in names)
+    topics = [*kept, *gone]
+    for topic in topics:
+        publish(stack.bootstrap, records(topic, 2))
+    with Reader(stack.bootstrap, f"{prefix}group", topics, session_timeout_ms=SESSION_MS) as reader:
+        until(reader, lambda found: len(found) >= 4)
+        assert reader.commit({(topic, 0): 1 for topic in topics})
+        client = AdminClient({"bootstrap.servers": stack.bootstrap})
+        client.delete_topics(gone)[gone[0]].result(WAIT_S)
+        assert not reader.commit({(topic, 0): 2 for topic in topics})
+        assert reader.commit({(kept[0], 0): 2}), "and alone it is"
+
+
 def test_a_member_reads_from_the_positions_it_is_given(
     stack: Servers, make_topics: MakeTopics, prefix: str
 ) -> None:

@@ -140,8 +140,7 @@ class SimDispatcher(Process):
         self.later(1, self._commit)
 
     def _commit(self) -> None:
-        self._offsets.commit(self._reader.commit, self.clock.monotonic())
-        if self._offsets.is_owing:
+        if not self._offsets.commit(self._reader.commit, self.clock.monotonic()):
             self.later(RETRY_MS, self._commit)
 
 

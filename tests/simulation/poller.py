@@ -125,8 +125,7 @@ class SimPoller(Process):
             self._is_telling = False
 
     def _commit(self) -> None:
-        self._offsets.commit(self._reader.commit, self.clock.monotonic())
-        if self._offsets.is_owing:
+        if not self._offsets.commit(self._reader.commit, self.clock.monotonic()):
             self.later(RETRY_MS, self._commit)
 
     def _outgoing(self, answer: Answer) -> OutgoingRecord:

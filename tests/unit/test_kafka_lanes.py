@@ -58,14 +58,14 @@ def test_a_commit_the_broker_did_not_take_is_said_again() -> None:
 
     offsets.began(one)
     offsets.finished(one)
-    offsets.commit(partial(commit, takes=False), 10.0)
-    offsets.commit(partial(commit, takes=True), 10.5)
+    assert not offsets.commit(partial(commit, takes=False), 10.0)
+    assert not offsets.commit(partial(commit, takes=True), 10.5)
     assert len(broker) == 1, "not in a hurry"
     offsets.began(two)
     offsets.finished(two)
     offsets.commit(partial(commit, takes=False), 10.6)
     assert broker[1] == {("t", 0): 1, ("t", 1): 6}, "but with what comes next"
-    offsets.commit(partial(commit, takes=True), 11.6)
+    assert offsets.commit(partial(commit, takes=True), 11.6)
     assert broker[2] == {("t", 0): 1, ("t", 1): 6}
     offsets.commit(partial(commit, takes=True), 20.0)
     assert len(broker) == 3
