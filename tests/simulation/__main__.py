@@ -4,6 +4,7 @@
     python -m tests.simulation --seed 7 --trace          # with everything that happened in it
     python -m tests.simulation --seeds 1000 --jobs 2     # a thousand, from --seed on
     python -m tests.simulation --until-failure           # until one goes wrong
+    python -m tests.simulation --seeds 1000 --all        # every world that goes wrong, not only the first
     python -m tests.simulation --kept                    # the worlds of seeds.txt
 
 Exit code 0: no violation. 1: the seed, the commit, the sentence and the smallest world are printed. 2: a
@@ -56,7 +57,7 @@ def _run(worlds: Iterable[Options], given: argparse.Namespace) -> int:
     done, decisions, hours = 0, 0, 0.0
     faults: Counter[str] = Counter()
     points: Counter[str] = Counter()
-    first: Verdict | None = None
+    wrong: list[Verdict] = []
     for verdict in _verdicts(worlds, given):
         done, decisions, hours = done + 1, decisions + verdict.decisions, hours + verdict.hours
         faults.update(verdict.faults)
@@ -64,8 +65,10 @@ def _run(worlds: Iterable[Options], given: argparse.Namespace) -> int:
         if given.trace:
             _trace(verdict)
         if verdict.broken:
-            first = verdict
-            break
+            wrong.append(verdict)
+            if not given.all:
+                break
+            _name(verdict, given)
         if time.monotonic() - told > EVERY_S and not given.json:
             told = time.monotonic()
             print(f"{told - started:5.0f} s  {done} worlds, {decisions} decisions", flush=True)
@@ -77,17 +80,18 @@ def _run(worlds: Iterable[Options], given: argparse.Namespace) -> int:
         "seconds": round(took, 1),
         "faults": dict(sorted(faults.items())),
         "points": dict(sorted(points.items())),
-        "violations": 0 if first is None else len(first.broken),
+        "worlds_gone_wrong": len(wrong),
+        "violations": sum(len(verdict.broken) for verdict in wrong),
     }
     if given.json:
-        print(json.dumps(found | ({} if first is None else {"failed": _failed(first, given)})))
+        print(json.dumps(found | ({"failed": _failed(wrong[0], given)} if wrong else {})))
     else:
         print(f"{done} worlds, {hours:.1f} simulated hours, {decisions} decisions, {took:.0f} s")
         for name, count in sorted(faults.items()):
             print(f"  {count:8}  {name}")
-        if first is not None:
-            _show(first, given)
-    return 0 if first is None else 1
+        if wrong:
+            _show(wrong[0], given)
+    return 1 if wrong else 0
 
 
 def _verdicts(worlds: Iterable[Options], given: argparse.Namespace) -> Iterator[Verdict]:
@@ -97,6 +101,16 @@ def _verdicts(worlds: Iterable[Options], given: argparse.Namespace) -> Iterator[
         return
     with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
         yield from pool.imap(judge, worlds, chunksize=4)
+
+
+def _name(verdict: Verdict, given: argparse.Namespace) -> None:
+    """One line at once, so that a run of hours can be read while it goes on; on stderr for programs."""
+    names = ", ".join(sorted({name for name, _, _ in verdict.broken}))
+    print(
+        f"seed {verdict.options.seed} violates {names}",
+        file=sys.stderr if given.json else sys.stdout,
+        flush=True,
+    )
 
 
 def _failed(verdict: Verdict, given: argparse.Namespace) -> dict[str, object]:
@@ -143,6 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=1, help="worlds at once")
     parser.add_argument("--trace", action="store_true", help="print what happened in each world")
     parser.add_argument("--until-failure", action="store_true", help="go on until a sentence is violated")
+    parser.add_argument("--all", action="store_true", help="go on after a violation and name every world")
     parser.add_argument("--kept", action="store_true", help="the worlds of seeds.txt")
     parser.add_argument("--no-shrink", action="store_true", help="do not look for the smallest world")
     parser.add_argument("--json", action="store_true", help="for programs")

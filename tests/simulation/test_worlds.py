@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.simulation import seeds
@@ -68,3 +70,21 @@ def test_kept_seeds_are_read_as_they_are_written() -> None:
 def test_the_command_says_how_many_worlds_and_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "10", "--seeds", "1", "--intents", "4"]) == 0
     assert "1 worlds" in capsys.readouterr().out
+
+
+def test_with_all_every_world_that_goes_wrong_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def odd_ones_break(options: Options, *, trace: bool = False) -> Verdict:
+        broken = (("one_message", "one message", "two"),) if options.seed % 2 else ()
+        return replace(judge(options, trace=trace), broken=broken)
+
+    monkeypatch.setattr("tests.simulation.__main__.judge", odd_ones_break)
+    command = ["--seed", "11", "--seeds", "3", "--intents", "2", "--no-shrink"]
+    assert main(command) == 1
+    assert "seed 13" not in capsys.readouterr().out
+    assert main([*command, "--all"]) == 1
+    out = capsys.readouterr().out
+    assert "seed 11 violates one_message" in out
+    assert "seed 12" not in out
+    assert "seed 13 violates one_message" in out
