@@ -21,6 +21,7 @@ from compose.keys import (
     new_secret,
     publisher_keys,
     read,
+    tenant_file,
     write,
 )
 from compose.replace import Fault, alone_in, no_fault
@@ -46,43 +47,55 @@ class Key:
     state: str  # current (new ones are made under it), kept (opens or matches what exists), shredded
     created_ms: int | None
     shredded_ms: int | None = None
+    tenant: str | None = None  # whose alone it is
 
 
 def keys_in(folder: Path) -> list[Key]:
     """Every key of the files that are here, the oldest first. Raises `SettingsRefused`."""
-    publisher, dispatcher = _found(folder, PUBLISHER), _found(folder, DISPATCHER)
-    if publisher is None and dispatcher is None:
+    dispatcher = _dispatchers(folder)
+    publishers = {name: _publishers(folder, name) for name in _publisher_files(folder)}
+    if not publishers and dispatcher is None:
         raise SettingsRefused([f"keys: {folder} holds no key file; run `backstop keys generate`"])
-    known = dispatcher or publisher or {}
-    return [*_sealing(publisher, dispatcher), *_prints(known, publisher)]
+    shared = publishers.get(PUBLISHER) or next(iter(publishers.values()), None)
+    known = dispatcher or shared or {}
+    return [*_sealing(list(publishers.values()), dispatcher), *_prints(known, shared)]
 
 
-def rotate(folder: Path, *, at_ms: int, fault: Fault = no_fault) -> str:
+def rotate(folder: Path, *, at_ms: int, tenant: str | None = None, fault: Fault = no_fault) -> str:
     """The id of a new sealing key: publishers seal under it, the dispatcher keeps the old ones.
 
-    Raises `SettingsRefused`.
+    With `tenant` it is that tenant's own, in a file of its own: nobody else's intents open with it, and
+    shredding it leaves everybody else's alone. Raises `SettingsRefused`.
     """
-    with _changing(folder) as (publisher, dispatcher):
+    name = PUBLISHER if tenant is None else tenant_file(tenant)
+    with _changing(folder) as (publishers, dispatcher):
         key_id = _next("s", [*(k["kid"] for k in dispatcher["unsealing"]), *dispatcher["shredded"]])
         public, private = generate_key(key_id)
         dispatcher["unsealing"].append(private)
+        publisher = publishers.get(name) or {
+            "tenant": tenant,
+            "fingerprint": publishers[PUBLISHER]["fingerprint"],
+        }
         publisher["sealing"] = public
         for fields in (dispatcher, publisher):
             fields["created_ms"] = fields.get("created_ms", {}) | {key_id: at_ms}
-        _write_both(folder, publisher, dispatcher, fault)
+        if tenant is not None:
+            dispatcher["tenants"] = dispatcher.get("tenants", {}) | {key_id: tenant}
+        _write_all(folder, {name: publisher}, dispatcher, fault)
     return key_id
 
 
 def rotate_fingerprint(folder: Path, *, at_ms: int, fault: Fault = no_fault) -> str:
     """The id of a new fingerprint key; old ones are kept to match what exists. Raises `SettingsRefused`."""
-    with _changing(folder) as (publisher, dispatcher):
-        key_id = _next("k", [*publisher["fingerprint"]["keys"], *dispatcher["fingerprint"]["keys"]])
+    with _changing(folder) as (publishers, dispatcher):
+        files = [dispatcher, *publishers.values()]
+        key_id = _next("k", [k for fields in files for k in fields["fingerprint"]["keys"]])
         secret = new_secret()
-        for fields in (dispatcher, publisher):
+        for fields in files:
             prints = fields["fingerprint"]
             prints["keys"][key_id], prints["current"] = secret, key_id
             prints["created_ms"] = prints.get("created_ms", {}) | {key_id: at_ms}
-        _write_both(folder, publisher, dispatcher, fault)
+        _write_all(folder, publishers, dispatcher, fault)
     return key_id
 
 
@@ -129,44 +142,60 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _changing(folder: Path) -> Iterator[tuple[Fields, Fields]]:
-    """Both files (publisher's, dispatcher's), whole, under the lock."""
+def _changing(folder: Path) -> Iterator[tuple[dict[str, Fields], Fields]]:
+    """The publishers' files by name and the dispatcher's, all whole, under the lock."""
     with _locked(folder):
         publisher_keys(folder)
         dispatcher_keys(folder)
-        yield read(folder / PUBLISHER), read(folder / DISPATCHER)
+        yield (
+            {name: _publishers(folder, name) for name in _publisher_files(folder)},
+            read(folder / DISPATCHER),
+        )
 
 
-def _write_both(folder: Path, publisher: Fields, dispatcher: Fields, fault: Fault) -> None:
+def _write_all(folder: Path, publishers: dict[str, Fields], dispatcher: Fields, fault: Fault) -> None:
     """The dispatcher's first: a publisher must never use a key that no dispatcher has."""
     write(folder / DISPATCHER, dispatcher, fault=lambda point: fault(f"dispatcher_{point}"))
-    write(folder / PUBLISHER, publisher, fault=lambda point: fault(f"publisher_{point}"))
+    for name, fields in publishers.items():
+        write(folder / name, fields, fault=lambda point: fault(f"publisher_{point}"))
 
 
-def _found(folder: Path, name: str) -> Fields | None:
-    """The fields of a file that is here, checked as the process that holds it would."""
-    if not (folder / name).exists():
-        return None
-    (publisher_keys if name == PUBLISHER else dispatcher_keys)(folder)
+def _publisher_files(folder: Path) -> list[str]:
+    """The shared one first."""
+    own = sorted(p.name for p in folder.glob("publisher.*.json") if p.name != PUBLISHER)
+    return [*([PUBLISHER] if (folder / PUBLISHER).exists() else []), *own]
+
+
+def _publishers(folder: Path, name: str) -> Fields:
+    """The fields of a publisher's file, checked as the service that holds it would."""
+    publisher_keys(folder, None if name == PUBLISHER else name.split(".")[1])
     return read(folder / name)
 
 
-def _sealing(publisher: Fields | None, dispatcher: Fields | None) -> Iterator[Key]:
-    held = dispatcher or {"unsealing": [], "shredded": []}
+def _dispatchers(folder: Path) -> Fields | None:
+    if not (folder / DISPATCHER).exists():
+        return None
+    dispatcher_keys(folder)
+    return read(folder / DISPATCHER)
+
+
+def _sealing(publishers: list[Fields], dispatcher: Fields | None) -> Iterator[Key]:
+    held: Fields = dispatcher or {"unsealing": [], "shredded": []}
+    tenants = held.get("tenants", {}) | {
+        p["sealing"]["kid"]: p["tenant"] for p in publishers if p.get("tenant")
+    }
     ids = list(dict.fromkeys([*held["shredded"], *(k["kid"] for k in held["unsealing"])]))
-    current = publisher["sealing"]["kid"] if publisher is not None else ids[-1]
-    created = held.get("created_ms", {}) | (publisher or {}).get("created_ms", {})
-    for key_id in dict.fromkeys([*ids, *([current] if publisher is not None else [])]):
+    newest = {tenants.get(key_id): key_id for key_id in ids}  # current, where a publisher's file is not here
+    newest |= {p.get("tenant"): p["sealing"]["kid"] for p in publishers}
+    created = held.get("created_ms", {})
+    for fields in publishers:
+        created = created | fields.get("created_ms", {})
+    for key_id in dict.fromkeys([*ids, *newest.values()]):
+        state = CURRENT if key_id in newest.values() else KEPT
+        ended = None
         if key_id in held["shredded"]:
-            yield Key(
-                SEALING,
-                key_id,
-                SHREDDED,
-                created.get(key_id),
-                held.get("shredded_ms", {}).get(key_id),
-            )
-        else:
-            yield Key(SEALING, key_id, CURRENT if key_id == current else KEPT, created.get(key_id))
+            state, ended = SHREDDED, held.get("shredded_ms", {}).get(key_id)
+        yield Key(SEALING, key_id, state, created.get(key_id), ended, tenants.get(key_id))
 
 
 def _prints(known: Fields, publisher: Fields | None) -> Iterator[Key]:

@@ -1,6 +1,7 @@
 """Key files: one per holder, so that a process is given only what it needs.
 
     publisher.json    the public sealing key and the fingerprint keys      services, operator look-up
+    publisher.TENANT.json   the same with that tenant's own sealing key    services of that tenant
     dispatcher.json   the private sealing keys, fingerprint keys, digest key
     letters.json      the key of dead-letter hashes                        worker, dispatcher, poller, auditor
 
@@ -11,6 +12,7 @@ first: between the two files a publisher seals under a key the dispatcher has. I
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +22,22 @@ from compose.clock import SystemClock, entropy
 from compose.replace import Fault, no_fault, replace
 from schemas.errors import BackstopError, SettingsRefused
 from schemas.fingerprints import FingerprintKeys
+from schemas.ids import ID_PATTERN
 from schemas.sealed import SealingKey, UnsealingKeys, generate_key
 
 PUBLISHER, DISPATCHER, LETTERS = "publisher.json", "dispatcher.json", "letters.json"
 KEY_BYTES = 32
 
 Fields = dict[str, Any]
+
+
+def tenant_file(tenant: str) -> str:
+    """The name of the publisher's file of one tenant. Raises `SettingsRefused` for what is no tenant id."""
+    if re.fullmatch(ID_PATTERN, tenant) is None:
+        raise SettingsRefused(
+            [f"keys: a tenant id is 8 to 64 of a-z, 0-9, _ and -, not {tenant[:64]!a}"]
+        )
+    return f"publisher.{tenant}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +89,23 @@ def generate(folder: Path, *, key_id: str = "s1", fingerprint_id: str = "k1") ->
     return [folder / name for name in (PUBLISHER, DISPATCHER, LETTERS)]
 
 
-def publisher_keys(folder: Path) -> PublisherKeys:
-    """Raises `SettingsRefused`."""
-    found = read(folder / PUBLISHER)
+def publisher_keys(folder: Path, tenant: str | None = None) -> PublisherKeys:
+    """What a service seals with: the tenant's own file where there is one. Raises `SettingsRefused`."""
+    own = None if tenant is None else folder / tenant_file(tenant)
+    path = own if own is not None and own.exists() else folder / PUBLISHER
+    found = read(path)
     try:
-        return PublisherKeys(SealingKey(found["sealing"]), _fingerprints(found))
+        return PublisherKeys(SealingKey(found["sealing"], tenant=found.get("tenant")), _fingerprints(found))
     except (KeyError, ValueError, TypeError, AttributeError, BackstopError):
-        raise _broken(folder / PUBLISHER) from None
+        raise _broken(path) from None
 
 
 def dispatcher_keys(folder: Path) -> DispatcherKeys:
     """Raises `SettingsRefused`."""
     found = read(folder / DISPATCHER)
     try:
-        ring = UnsealingKeys(found["unsealing"], shredded=found["shredded"])
+        tenants = found.get("tenants", {})
+        ring = UnsealingKeys(found["unsealing"], shredded=found["shredded"], tenants=tenants)
         return DispatcherKeys(ring, _fingerprints(found), b64decode(found["digest_key"], validate=True))
     except (KeyError, ValueError, TypeError, AttributeError, BackstopError):
         raise _broken(folder / DISPATCHER) from None

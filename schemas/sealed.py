@@ -14,6 +14,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, Final, NoReturn, cast
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -66,9 +67,12 @@ class Payload:
 
 
 class SealingKey:
-    """The publisher's half: it can seal and not open."""
+    """The publisher's half: it can seal and not open. With `tenant` it seals for that tenant only."""
 
-    def __init__(self, jwk: Mapping[str, Any]) -> None:
+    def __init__(self, jwk: Mapping[str, Any], *, tenant: str | None = None) -> None:
+        if not isinstance(tenant, str | None):
+            raise SealBroken("the tenant of a key is its id", code="not_a_key")
+        self.tenant = tenant
         public = {k: v for k, v in jwk.items() if k != "d"}
         self.key_id = str(public.get("kid", ""))
         if not self.key_id or public.get("crv") != CURVE:
@@ -85,10 +89,17 @@ class SealingKey:
 class UnsealingKeys:
     """The dispatcher's ring: private keys by id, and the ids of keys that were destroyed on purpose.
 
-    Raises `SealBroken` for a key that cannot open anything: found later it would end every intent.
+    `tenants`: whose a key is, by key id; a key that is not there is everybody's. Raises `SealBroken` for a
+    key that cannot open anything: found later it would end every intent.
     """
 
-    def __init__(self, jwks: Iterable[Mapping[str, Any]], *, shredded: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        jwks: Iterable[Mapping[str, Any]],
+        *,
+        shredded: Iterable[str] = (),
+        tenants: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._keys: dict[str, OKPKey] = {}
         for jwk in jwks:
             key = _private(jwk)
@@ -96,6 +107,9 @@ class UnsealingKeys:
                 raise SealBroken("an unsealing key is a private X25519 JWK with a kid", code="not_a_key")
             self._keys[str(jwk["kid"])] = key
         self._shredded = frozenset(shredded)
+        if not isinstance(tenants, Mapping) or not all(isinstance(t, str) for t in tenants.values()):
+            raise SealBroken("whose a key is, is a tenant's id by key id", code="not_a_key")
+        self._tenants = dict(tenants)
 
     def __repr__(self) -> str:
         return f"UnsealingKeys({len(self._keys)} keys, hidden)"
@@ -103,8 +117,14 @@ class UnsealingKeys:
     def __reduce__(self) -> NoReturn:
         raise TypeError("keys are not pickled: they would be written out in clear")
 
-    def key_for(self, key_id: str) -> OKPKey:
-        """Raises `SealKeyShredded`, also while a copy of that key is still here, or `SealKeyUnknown`."""
+    def key_for(self, key_id: str, tenant: str) -> OKPKey:
+        """The key, for an intent of `tenant`.
+
+        Raises `BindingMismatch` when it is another tenant's, `SealKeyShredded`, also while a copy of that key
+        is still here, or `SealKeyUnknown`.
+        """
+        if self._tenants.get(key_id, tenant) != tenant:
+            raise BindingMismatch("sealed under the key of another tenant", code="binding_mismatch")
         if key_id in self._shredded:
             raise SealKeyShredded("sealed under a key that was destroyed", code="key_shredded")
         found = self._keys.get(key_id)
@@ -122,7 +142,11 @@ def generate_key(key_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def seal(payload: Payload, binding: Binding, key: SealingKey) -> str:
-    """The compact JWE. Raises `SealBroken` when the payload is too large or is not text."""
+    """The compact JWE. Raises `SealBroken`: too large, not text, or a key of another tenant."""
+    if key.tenant not in (None, binding.tenant):
+        raise SealBroken(
+            f"this key seals for {key.tenant} only, and the intent is of {binding.tenant}", code="tenant"
+        )
     if not _is_text([payload.email, payload.phone or "", *payload.variables, *payload.variables.values()]):
         raise SealBroken("a payload is text, without half a surrogate pair", code="not_a_payload")
     clear = json.dumps(
@@ -152,7 +176,7 @@ def unseal(token: str, binding: Binding, keys: UnsealingKeys) -> Payload:
     header = _protected(token)
     if header is None:
         raise SealBroken("this is not an envelope", code="not_an_envelope")
-    opened = _opened(token, keys.key_for(str(header.get("kid", ""))))
+    opened = _opened(token, keys.key_for(str(header.get("kid", "")), binding.tenant))
     if opened is None:
         raise SealBroken("the envelope was altered", code="altered")
     differing = _differing(opened.protected.get("bs"), _bound(binding))

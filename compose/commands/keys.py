@@ -68,22 +68,37 @@ def rotate(
     fingerprint: Annotated[
         bool, typer.Option("--fingerprint", help="Rotate the fingerprint key instead of the sealing key.")
     ] = False,
+    tenant: Annotated[
+        str | None, typer.Option(help="A sealing key of this tenant's own, in publisher.TENANT.json.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a new sealing key: publisher.json seals under it, dispatcher.json keeps the old ones to open with.
 
     With --fingerprint the fingerprint key instead; old ones are kept, so that suppressions go on matching.
+    With --tenant the tenant's own sealing key: it opens no other tenant's intents, and can be shredded alone.
 
     Example: backstop keys rotate --folder keys
     """
-    turn = keyring.rotate_fingerprint if fingerprint else keyring.rotate
-    kind = keyring.FINGERPRINT if fingerprint else keyring.SEALING
-    made = turn(_in(folder), at_ms=SystemClock().now_ms())
+    place, at_ms = _in(folder), SystemClock().now_ms()
+    if fingerprint and tenant is not None:
+        raise keyring.KeyRefused(
+            "fingerprint keys are everybody's: a suppression holds for every tenant",
+            code="key",
+            remedy="Give --tenant or --fingerprint, not both.",
+        )
+    if fingerprint:
+        kind, made = keyring.FINGERPRINT, keyring.rotate_fingerprint(place, at_ms=at_ms)
+    else:
+        kind, made = keyring.SEALING, keyring.rotate(place, at_ms=at_ms, tenant=tenant)
     if as_json:
-        show_json({"kind": kind, "current": made})
+        show_json({"kind": kind, "current": made, "tenant": tenant})
         return
-    show(f"{kind} key {made} is current; the ones before it are kept")
+    whose = "" if tenant is None else f" of {tenant}"
+    show(f"{kind} key {made}{whose} is current; the ones before it are kept")
     say(DISPATCHERS_FIRST)
+    if tenant is not None:
+        say(f"services of {tenant} get {files.tenant_file(tenant)} instead of {files.PUBLISHER}")
 
 
 @app.command(name="list")
@@ -96,12 +111,13 @@ def list_keys(folder: Folder = None, as_json: AsJson = False) -> None:
     if as_json:
         show_json({"keys": [_as_dict(key, now_ms) for key in found]})
         return
-    show(f"{'kind':<12} {'id':<17} {'state':<9} {'created':<25} age")
+    show(f"{'kind':<12} {'id':<17} {'state':<9} {'created':<25} {'tenant':<13} age")
     for key in found:
         created = "not known" if key.created_ms is None else _utc(key.created_ms)
         ended = "" if key.shredded_ms is None else f", shredded {_utc(key.shredded_ms)}"
         age = "not known" if key.created_ms is None else _age(now_ms - key.created_ms)
-        show(f"{key.kind:<12} {key.key_id:<17} {key.state:<9} {created:<25} {age}{ended}")
+        whose = key.tenant or "every"
+        show(f"{key.kind:<12} {key.key_id:<17} {key.state:<9} {created:<25} {whose:<13} {age}{ended}")
 
 
 @app.command()
@@ -148,6 +164,7 @@ def _as_dict(key: keyring.Key, now_ms: int) -> dict[str, object]:
     return {
         "kind": key.kind,
         "id": key.key_id,
+        "tenant": key.tenant,
         "state": key.state,
         "created_at": None if key.created_ms is None else _utc(key.created_ms),
         "age_s": None if key.created_ms is None else (now_ms - key.created_ms) // 1000,

@@ -31,9 +31,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for mach
 IntentId = Annotated[str, typer.Argument(help="The intent id: 8 to 64 of a-z, 0-9, _ and -.")]
 
 
-def publisher(settings: Settings) -> IntentPublisher:
-    """The helper a service would use, with this deployment's keys and policies."""
-    held = keys.publisher_keys(settings.keys)
+def publisher(settings: Settings, tenant: str | None = None) -> IntentPublisher:
+    """The helper a service of `tenant` would use, with this deployment's keys and policies."""
+    held = keys.publisher_keys(settings.keys, tenant)
     return IntentPublisher(
         TopicNames(settings.prefix),
         publisher=Publisher(settings.kafka, client_id="backstop-cli"),
@@ -111,7 +111,7 @@ def intent(
         subject=subject,
     )
     with waiting_for("Kafka"):
-        record = publisher(settings).publish(new)
+        record = publisher(settings, tenant).publish(new)
     _told(record.intent_id, record, as_json=as_json)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,8 @@ from compose.app import run
 from compose.keyring import KeyRefused
 from compose.output import OK, REFUSED
 from schemas.destinations import EmailAddress
-from schemas.errors import SealKeyShredded, SealKeyUnknown, SettingsRefused
-from schemas.sealed import Binding, Payload, UnsealingKeys, seal, unseal
+from schemas.errors import BindingMismatch, SealBroken, SealKeyShredded, SealKeyUnknown, SettingsRefused
+from schemas.sealed import Binding, Payload, SealingKey, UnsealingKeys, seal, unseal
 
 AT_MS = 1_790_000_000_000
 ADA = EmailAddress.parse("canary@example.com")
@@ -83,7 +85,9 @@ def test_the_id_of_a_destroyed_key_never_comes_back(folder: Path) -> None:
 @pytest.mark.parametrize(
     "point", [f"{f}_{p}" for f in ("dispatcher", "publisher") for p in ("written", "renamed")]
 )
-@pytest.mark.parametrize("turn", [keyring.rotate, keyring.rotate_fingerprint])
+@pytest.mark.parametrize(
+    "turn", [keyring.rotate, keyring.rotate_fingerprint, partial(keyring.rotate, tenant="tenant-0001")]
+)
 def test_a_rotation_killed_anywhere_leaves_files_that_fit_each_other(
     folder: Path, point: str, turn: Callable[..., str]
 ) -> None:
@@ -123,6 +127,83 @@ def test_a_changed_file_is_readable_by_its_owner_only_and_leaves_nothing_beside_
     keyring.shred(folder, "s1", at_ms=AT_MS)
     assert sorted(p.name for p in folder.iterdir()) == before
     assert {p.stat().st_mode & 0o777 for p in folder.iterdir()} == {0o600}
+
+
+# a tenant's own key
+
+ACME, OTHER = "tenant-acme", "tenant-other"
+
+
+def of_tenant(folder: Path, tenant: str) -> Binding:
+    return replace(binding(folder), tenant=tenant)
+
+
+def test_a_tenants_own_key_opens_its_intents_and_no_other_tenants(folder: Path) -> None:
+    assert keyring.rotate(folder, at_ms=AT_MS, tenant=ACME) == "s2"
+    own, ring = keys.publisher_keys(folder, ACME).sealing, keys.dispatcher_keys(folder).unsealing
+    assert (own.key_id, own.tenant) == ("s2", ACME)
+    bound = of_tenant(folder, ACME)
+    assert unseal(seal(SECRET, bound, own), bound, ring) == SECRET
+    with pytest.raises(SealBroken, match=f"{ACME} only"):
+        seal(SECRET, of_tenant(folder, OTHER), own)
+    stolen = SealingKey(json.loads((folder / keys.tenant_file(ACME)).read_text())["sealing"])
+    foreign = of_tenant(folder, OTHER)
+    with pytest.raises(BindingMismatch, match="another tenant"):
+        unseal(seal(SECRET, foreign, stolen), foreign, ring)
+
+
+def test_the_others_go_on_sealing_under_the_shared_key(folder: Path) -> None:
+    keyring.rotate(folder, at_ms=AT_MS, tenant=ACME)
+    assert keys.publisher_keys(folder).sealing.key_id == "s1"
+    assert keys.publisher_keys(folder, OTHER).sealing.key_id == "s1"
+    keyring.rotate(folder, at_ms=AT_MS)
+    assert keys.publisher_keys(folder, ACME).sealing.key_id == "s2"
+    assert keys.publisher_keys(folder, OTHER).sealing.key_id == "s3"
+
+
+def test_shredding_a_tenants_key_leaves_everybody_elses(folder: Path) -> None:
+    keyring.rotate(folder, at_ms=AT_MS, tenant=ACME)
+    bound, other, others = of_tenant(folder, ACME), sealed(folder), binding(folder)
+    token = seal(SECRET, bound, keys.publisher_keys(folder, ACME).sealing)
+    keyring.rotate(folder, at_ms=AT_MS, tenant=ACME)
+    keyring.shred(folder, "s2", at_ms=AT_MS)
+    with pytest.raises(SealKeyShredded):
+        opened(folder, token, bound)
+    assert opened(folder, other, others) == SECRET
+    assert states(folder) == {"s1": "current", "s2": "shredded", "s3": "current", "k1": "current"}
+
+
+def test_a_tenants_current_key_is_refused_and_named_as_its(folder: Path) -> None:
+    keyring.rotate(folder, at_ms=AT_MS, tenant=ACME)
+    with pytest.raises(KeyRefused, match="current"):
+        keyring.shred(folder, "s2", at_ms=AT_MS)
+    assert {k.key_id: k.tenant for k in keyring.keys_in(folder)} == {"s1": None, "s2": ACME, "k1": None}
+    (folder / keys.tenant_file(ACME)).unlink()
+    assert states(folder)["s2"] == "current"
+
+
+def test_a_new_fingerprint_key_reaches_the_files_of_all_tenants(folder: Path) -> None:
+    keyring.rotate(folder, at_ms=AT_MS, tenant=ACME)
+    keyring.rotate_fingerprint(folder, at_ms=AT_MS)
+    prints = {keys.publisher_keys(folder, tenant).fingerprints.of(ADA) for tenant in (None, ACME)}
+    assert prints == {keys.dispatcher_keys(folder).fingerprints.of(ADA)}
+    assert prints.pop().startswith("k2.")
+
+
+@pytest.mark.parametrize("tenant", ["../letters", "Acme Ltd", "a", ""])
+def test_what_is_no_tenant_id_names_no_file(folder: Path, tenant: str) -> None:
+    before = sorted(p.name for p in folder.iterdir())
+    with pytest.raises(SettingsRefused, match="tenant id"):
+        keyring.rotate(folder, at_ms=AT_MS, tenant=tenant)
+    assert sorted(p.name for p in folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("tenants", [{"s1": 7}, ["s1"], "s1"])
+def test_a_file_whose_tenants_are_no_ids_is_refused_and_ends_no_intent(folder: Path, tenants: object) -> None:
+    fields = json.loads((folder / keys.DISPATCHER).read_text()) | {"tenants": tenants}
+    (folder / keys.DISPATCHER).write_text(json.dumps(fields))
+    with pytest.raises(SettingsRefused):
+        keys.dispatcher_keys(folder)
 
 
 # shred
@@ -219,6 +300,7 @@ def test_no_command_prints_a_key(folder: Path, called: Callable[..., tuple[int, 
         for words in (
             ["rotate"],
             ["rotate", "--fingerprint"],
+            ["rotate", "--tenant", "tenant-0001"],
             ["list"],
             ["list", "--json"],
             ["shred", "s1", "--yes"],
