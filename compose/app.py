@@ -17,6 +17,7 @@ from compose.commands import (
     demo,
     doctor,
     explain,
+    forget,
     keys,
     policy,
     processes,
@@ -63,6 +64,7 @@ demo.register(app)
 up.register(app)
 processes.register(app)
 explain.register(app)
+forget.register(app)
 doctor.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(keys.app, name="keys")

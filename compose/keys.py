@@ -34,9 +34,7 @@ Fields = dict[str, Any]
 def tenant_file(tenant: str) -> str:
     """The name of the publisher's file of one tenant. Raises `SettingsRefused` for what is no tenant id."""
     if re.fullmatch(ID_PATTERN, tenant) is None:
-        raise SettingsRefused(
-            [f"keys: a tenant id is 8 to 64 of a-z, 0-9, _ and -, not {tenant[:64]!a}"]
-        )
+        raise SettingsRefused([f"keys: a tenant id is 8 to 64 of a-z, 0-9, _ and -, not {tenant[:64]!a}"])
     return f"publisher.{tenant}.json"
 
 

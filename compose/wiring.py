@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -168,6 +169,16 @@ def guard(settings: Settings, *, size_max: int) -> Database:
         failed.remedy = "Run `backstop migrate`."
         raise failed
     return Database(dsn, size_max=size_max)
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[Database]:
+    """The database for one command. Raises as `guard`."""
+    database = guard(settings, size_max=1)
+    try:
+        yield database
+    finally:
+        database.close()
 
 
 def run_dispatcher(settings: Settings, stop: threading.Event, fault: Fault = no_fault) -> None:

@@ -50,14 +50,11 @@ def explain(
 
 
 def _rows(settings: Settings, intent_id: str, why: str, *, is_local: bool = False) -> list[dict[str, Any]]:
-    database = wiring.guard(settings, size_max=1)
-    try:
+    with wiring.opened(settings) as database:
         names = TopicNames(settings.prefix)
         if is_local:  # the demo has a prefix of its own
             names = story.names_of(database, intent_id, default=names)
         return story.load(database, intent_id, names=names, who=getpass.getuser(), why=why)
-    finally:
-        database.close()
 
 
 @contextmanager

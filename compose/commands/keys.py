@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +13,7 @@ from compose import keys as files
 from compose import settings as configuration
 from compose.clock import SystemClock
 from compose.output import say, show, show_json
+from compose.typed import is_confirmed
 
 app = typer.Typer(
     help="Make, rotate, list and destroy keys.\n\nExample: backstop keys generate --out keys",
@@ -137,7 +137,7 @@ def shred(
     place = _in(folder)
     keyring.check_shred(place, key_id, force=force)
     say(WHAT_BECOMES_OF.format(key_id=key_id))
-    if not yes and not _is_confirmed(key_id):
+    if not yes and not is_confirmed(key_id, "to destroy it"):
         raise keyring.KeyRefused(
             "not confirmed: nothing was changed", code="key", remedy="Type the id of the key, or give --yes."
         )
@@ -152,12 +152,6 @@ def shred(
 
 def _in(folder: Path | None) -> Path:
     return configuration.load().keys if folder is None else folder
-
-
-def _is_confirmed(key_id: str) -> bool:
-    """Whether the id was typed. An end of input is a no, Ctrl-C stops the command."""
-    say(f"type {key_id} to destroy it:")
-    return sys.stdin.readline().strip() == key_id
 
 
 def _as_dict(key: keyring.Key, now_ms: int) -> dict[str, object]:

@@ -6,12 +6,9 @@ It must not keep or print one: not in a log, a table, a record or an error.
 from __future__ import annotations
 
 import csv
-import getpass
-import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,13 +16,13 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from compose import keys, wiring
+from compose import keys, typed, wiring
 from compose import settings as configuration
 from compose.clock import SystemClock, random_id
 from compose.output import DOES_NOT_HOLD, say, show, show_json, waiting_for
 from compose.settings import Settings
-from schemas.errors import FileRefused, RecordRefused
-from schemas.instruction import OperatorName, OperatorText
+from schemas.errors import RecordRefused
+from schemas.instruction import OperatorText
 from schemas.reasons import Reason, reason_of
 from schemas.suppression import Suppression
 from schemas.topics import TopicNames
@@ -34,7 +31,6 @@ from sinks.operator import suppression_csv as table
 from sinks.operator import suppressions as books
 from sinks.operator.suppressions import Entry, Hand
 from sinks.operator.text import OperatorTextRefused
-from sinks.postgres.pool import Database
 
 app = typer.Typer(
     help="Read and change the suppression list.\n\nExample: backstop suppression check --file address.txt",
@@ -88,7 +84,7 @@ def add(
     Example: backstop suppression add --why "ticket 4711" < number.txt
     """
     settings, by = configuration.load(), _hand(operator, why)
-    prints = _prints(settings, destination, file)
+    prints = typed.prints_of(settings, destination, file)
     _publish(settings, [books.put(prints[0], reason_of(reason.value), by)])
     seen = _seen(settings, prints, by, lambda found: any(e.stands for e in found))
     _told("added", prints[0], seen, as_json=as_json)
@@ -109,8 +105,8 @@ def remove(
     """
     settings, by = configuration.load(), _hand(operator, why)
     wiring.database_dsn(settings)
-    prints = _prints(settings, destination, file)
-    with _database(settings) as database:
+    prints = typed.prints_of(settings, destination, file)
+    with wiring.opened(settings) as database:
         there = books.find(database, prints, who=by.operator, why=by.why)
     if not there:
         _told("not on the list", prints[0], None, as_json=as_json)
@@ -134,10 +130,10 @@ def check(
 
     Example: backstop suppression check --why "ticket 4711" < number.txt
     """
-    settings, who = configuration.load(), _operator(operator)
+    settings, who = configuration.load(), typed.operator_name(operator)
     wiring.database_dsn(settings)
-    prints = _prints(settings, destination, file)
-    with _database(settings) as database:
+    prints = typed.prints_of(settings, destination, file)
+    with wiring.opened(settings) as database:
         found = books.find(database, prints, who=who, why=why)
     if as_json:
         show_json({"fingerprint": prints[0], "entries": [_as_dict(one) for one in found]})
@@ -160,8 +156,8 @@ def list_entries(
 
     Example: backstop suppression list --limit 20 --why "weekly review"
     """
-    who = _operator(operator)
-    with _database(configuration.load()) as database:
+    who = typed.operator_name(operator)
+    with wiring.opened(configuration.load()) as database:
         found = next(books.pages(database, who=who, why=why, count_max=limit), [])
     if as_json:
         show_json({"entries": [_as_dict(one) for one in found]})
@@ -190,7 +186,7 @@ def import_file(
     settings, by, now_ms = configuration.load(), _hand(operator, why), SystemClock().now_ms()
     known = keys.read(settings.keys / keys.PUBLISHER)["fingerprint"]["keys"]
     prints = keys.publisher_keys(settings.keys).fingerprints
-    found = table.parse(_text_of(file), prints, key_ids=known, now_ms=now_ms)
+    found = table.parse(typed.text_of(file), prints, key_ids=known, now_ms=now_ms)
     stopped = bool(found.rejected) and not skip_rejected
     records = [] if stopped else [_record(line, by) for line in found.lines]
     try:
@@ -222,8 +218,8 @@ def export(
 
     Example: backstop suppression export --out list.csv --why "move to another cluster"
     """
-    who, count = _operator(operator), 0
-    with _database(configuration.load()) as database:
+    who, count = typed.operator_name(operator), 0
+    with wiring.opened(configuration.load()) as database:
         pages = books.pages(database, who=who, why=why)
         rows = (row for page in pages for row in table.written(page))
         if out is None:
@@ -234,30 +230,7 @@ def export(
     say(f"{count} written")
 
 
-# the destination, and who asks
-
-
-def _prints(settings: Settings, given: str | None, file: Path | None) -> tuple[str, ...]:
-    """The fingerprints of what was typed, under every live key; the current one first."""
-    if given is not None and file is not None:
-        raise RecordRefused("give the destination once: --destination or --file", pointer="/destination")
-    held = keys.publisher_keys(settings.keys)
-    if given is None and file is None and sys.stdin.isatty():
-        say("type one address, or one number in E.164 form:")
-    text = given if given is not None else _text_of(file).rstrip("\r\n") if file else sys.stdin.readline(400)
-    return held.fingerprints.all_of(table.destination(text.rstrip("\r\n")))
-
-
-def _text_of(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            read = opened.read(FILE_BYTES_MAX + 1)
-        text = read.decode("utf-8")
-    except UnicodeDecodeError:
-        raise FileRefused(f"{file} is not text (UTF-8)", code="file") from None
-    if len(read) > FILE_BYTES_MAX:
-        raise FileRefused(f"{file} has more than {FILE_BYTES_MAX} bytes: give it in parts", code="file")
-    return text
+# who asks
 
 
 def _hand(operator: str | None, why: str) -> Hand:
@@ -268,18 +241,7 @@ def _hand(operator: str | None, why: str) -> Hand:
         raise OperatorTextRefused(
             "why is too short or too long, or may hold an address, a number or a link", code="operator_text"
         ) from None
-    return Hand(_operator(operator), why, SystemClock().now_ms(), f"operator:{random_id()}")
-
-
-def _operator(given: str | None) -> str:
-    """As records take it: an account here may be written otherwise."""
-    name = given if given is not None else re.sub(r"[^a-z0-9._-]", "-", getpass.getuser().lower())[:40]
-    try:
-        return TypeAdapter(OperatorName).validate_python(name)
-    except ValidationError:
-        raise OperatorTextRefused(
-            "operator is not 2 to 40 of a-z, 0-9, . _ and -", code="operator_text"
-        ) from None
+    return Hand(typed.operator_name(operator), why, SystemClock().now_ms(), f"operator:{random_id()}")
 
 
 # publishing, and whether the guard has it
@@ -309,22 +271,13 @@ def _seen(
         return None
     clock = SystemClock()
     until = clock.monotonic() + SEEN_S
-    with _database(settings) as database, waiting_for("a dispatcher to read it"):
+    with wiring.opened(settings) as database, waiting_for("a dispatcher to read it"):
         while True:
             if is_there(books.find(database, prints, who=by.operator, why=by.why)):
                 return True
             if clock.monotonic() >= until:
                 return False
             threading.Event().wait(STEP_S)
-
-
-@contextmanager
-def _database(settings: Settings) -> Any:
-    opened: Database = wiring.guard(settings, size_max=1)
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 # words

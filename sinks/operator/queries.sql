@@ -26,3 +26,21 @@ SELECT * FROM suppression_check(%(fingerprints)s::text[], %(who)s, %(why)s);
 -- name: suppression_list
 -- One page of the list, by fingerprint and channel; the reading is logged.
 SELECT * FROM suppression_list(%(fingerprint)s, %(channel)s, %(count)s, %(who)s, %(why)s);
+
+-- name: person_intents
+-- Which intents were about these destinations; the reading is logged.
+SELECT intent_id, requested_ms, expiry_ms, ended, is_forgotten
+FROM person_intents(%(fingerprints)s::text[], %(topics)s::text[], %(who)s, %(why)s);
+
+-- name: forget_intents
+-- Take what leads to a person out of the rows of these intents; logged.
+SELECT audited, claimed
+FROM forget_intents(%(intents)s::text[], %(topics)s::text[], %(leads)s::text[], %(now_ms)s, %(who)s, %(why)s);
+
+-- name: forget_consents
+-- Delete the consents of these destinations; logged.
+SELECT forget_consents(%(fingerprints)s::text[], %(who)s, %(why)s) AS consents;
+
+-- name: forgotten_lately
+-- Intents that were forgotten a short while ago and may be named again by what was on its way.
+SELECT intent_id FROM forgotten_lately();
