@@ -16,7 +16,7 @@ from sinks.operator.books import SQL
 from sinks.operator.text import check, check_name
 from sinks.postgres.pool import Database
 
-# Fields that lead to a person for whoever has the address or the service's books, or a provider's message id. A
+# Fields that lead to a person for whoever has the address, the service's books or a provider's message id. A
 # test holds this list against every field of every record: what is in neither list fails it.
 LEADS = (
     "email_fingerprint",
