@@ -49,6 +49,8 @@ LIMITS = Limits(lease_ms=12_000, call_timeout_ms=4_000, clock_skew_ms_max=2_000)
 LATE_EVIDENCE_MS = 60_000
 # After the faults: the longest expiry, the time late evidence is waited for, and two minutes of catching up.
 SETTLE_MS = 200_000 + 90_000 + LATE_EVIDENCE_MS + 120_000
+# What is written in the last moment is read too, such as the tick that gives up a fact parked for long.
+READING_MS, READING_MS_MAX = 5_000, 60_000
 COMPACT_MS, JOLT_MS = 20_000, 15_000
 _KEY = b"simulation key, protects nobody."
 
@@ -104,6 +106,7 @@ class World:
         self.notes: list[tuple[int, str]] = []
         self.agenda, self.dice = Agenda(ZERO_MS), Dice(options)
         self.fibers = Fibers(self.agenda)
+        self._appended_ms = ZERO_MS
         self.names, self.partitions, self.key, self.limits = TopicNames("sim."), PARTITIONS, _KEY, LIMITS
         self.policies = _policies()
         self.prints = FingerprintKeys("k1", {"k1": _KEY})
@@ -207,6 +210,7 @@ class World:
         process.wake()  # type: ignore[attr-defined]
 
     def _appended(self, place: Place) -> None:
+        self._appended_ms = self.agenda.now_ms
         if place[0] == self.names[TopicKind.CONTROLS]:
             for process in self.processes:
                 process.controls_changed()  # type: ignore[attr-defined]
@@ -223,9 +227,16 @@ class World:
             self._begin(end_ms)
             self.agenda.run(end_ms)
             self._calm()
-            self.agenda.run(end_ms + SETTLE_MS)
+            self._settle(end_ms + SETTLE_MS)
         finally:
             self.fibers.close()
+
+    def _settle(self, until_ms: int) -> None:
+        last_ms = until_ms + READING_MS_MAX
+        self.agenda.run(until_ms)
+        while until_ms < last_ms and until_ms - self._appended_ms < READING_MS:
+            until_ms += READING_MS
+            self.agenda.run(until_ms)
 
     def _begin(self, end_ms: int) -> None:
         dice = self.dice
