@@ -16,6 +16,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+import psycopg
+
 from compose import keys
 from compose import settings as configuration
 from compose.clock import SystemClock, random_id
@@ -28,7 +30,7 @@ from schemas.intent import IntentRequested
 from schemas.partitions import partition_for
 from schemas.reasons import Reason
 from schemas.record import TopicKind
-from schemas.topics import TopicNames
+from schemas.topics import TOPICS, TopicNames
 from sinks.kafka import admin
 from sinks.kafka.consumer import read_all
 from sinks.kafka.producer import OutgoingRecord, Publisher
@@ -81,6 +83,7 @@ class Pipeline:
         beside: str = "",
         subject: str | None = None,
         asked_ago_s: float = 0.0,
+        variables: Mapping[str, str] = VARIABLES,
     ) -> str:
         """The id of a new intent; `beside`: in the partition of that one; `asked_ago_s`: how late it is."""
         intent_id = f"int-{random_id()[:12]}"
@@ -94,7 +97,7 @@ class Pipeline:
             locale="en",
             email=f"{to}-{intent_id}@example.com" if "+" in to else f"{to}+{intent_id}@example.com",
             phone=f"+4477009000{len(self.given):02d}",
-            variables=VARIABLES,
+            variables=dict(variables),
             challenge_ref=intent_id,
             requested_at=at,
             deadline=at + timedelta(seconds=deadline_s),
@@ -192,6 +195,20 @@ class Pipeline:
     def texts(self, intent_id: str) -> list[dict[str, Any]]:
         return self.rig.ledger(f"{intent_id}.sms")
 
+    def kept(self) -> dict[str, bytes]:
+        """Everything that topics, the table of states, the database and the logs hold, by place."""
+        names = [*self.names.of(TOPICS), self.names.changelog("intents"), self.names.changelog("sealed")]
+        places = {
+            name: b"".join((m.key or b"") + (m.value or b"") for m in read_all(self.settings.kafka, name))
+            for name in names
+        }
+        with psycopg.connect(self.rig.dsn) as connection:
+            tables = connection.execute(b"SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+            for (table,) in tables.fetchall():
+                rows = connection.execute(f'SELECT t::text FROM "{table}" AS t'.encode()).fetchall()
+                places[table] = "\n".join(row for (row,) in rows).encode()
+        return places | {log.name: log.read_bytes() for log in self.rig.folder.glob("*.log")}
+
     def _partition(self, intent_id: str) -> int:
         return partition_for(intent_id.encode(), self.settings.partitions)
 
@@ -209,9 +226,11 @@ def now() -> datetime:
 
 
 @contextmanager
-def pipeline(bootstrap: str, dsn: str, folder: Path) -> Iterator[Pipeline]:
+def pipeline(
+    bootstrap: str, dsn: str, folder: Path, changes: Mapping[str, str] | None = None
+) -> Iterator[Pipeline]:
     """Every process of it, settled; ended afterwards. `dsn` is a database of its own."""
-    with rig(bootstrap, dsn, folder, more=_more) as one:
+    with rig(bootstrap, dsn, folder, changes=changes, more=_more) as one:
         settings = Settings.model_validate(
             {k.removeprefix("BACKSTOP_").lower(): v for k, v in one.environment.items()}
         )

@@ -23,7 +23,6 @@ from schemas.intent import IntentRequested
 from schemas.reasons import Reason
 from schemas.record import TopicKind
 from schemas.sealed import Binding, Payload, UnsealingKeys, unseal
-from schemas.topics import TOPICS
 from sinks.kafka.consumer import read_all
 from sinks.publisher import IntentPublisher
 from tests.canaries import forms
@@ -166,14 +165,7 @@ def _opened(asked: IntentRequested, ring: UnsealingKeys) -> Payload | SealError:
 
 def test_neither_topics_nor_database_nor_commands_nor_logs_show_the_payload(shredded: Shredded) -> None:
     one = shredded.pipeline
-    names = [*one.names.of(TOPICS), one.names.changelog("intents"), one.names.changelog("sealed")]
-    places = {n: b"".join(_bytes(m) for m in read_all(one.settings.kafka, n)) for n in names}
-    with psycopg.connect(one.rig.dsn) as connection:
-        tables = connection.execute(b"SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
-        for (table,) in tables:
-            rows = connection.execute(f'SELECT t::text FROM "{table}" AS t'.encode()).fetchall()
-            places[table] = "\n".join(r[0] for r in rows).encode()
-    places |= {log.name: log.read_bytes() for log in one.rig.folder.glob("*.log")}
+    places = one.kept()
     places["explain"] = backstop(one, "explain", shredded.live, "--json").encode()
     places["keys"] = backstop(one, "keys", "list").encode()
     assert places["audit"], "the search found something to search"
@@ -183,7 +175,3 @@ def test_neither_topics_nor_database_nor_commands_nor_logs_show_the_payload(shre
     secrets += [one.given[shredded.live].variables["link"]]
     found = [(p, s) for p, held in places.items() for s in secrets for f in forms(s) if f in held]
     assert found == []
-
-
-def _bytes(message: object) -> bytes:
-    return (getattr(message, "key", None) or b"") + (getattr(message, "value", None) or b"")

@@ -2,6 +2,8 @@
 
     python -m tests.acceptance.crash.process worker --mark FILE --at after_commit:3:SIGKILL
 
+With `RAISE` instead of a signal the boundary raises, once in all the lives that share a mark.
+
 It must not differ from the product in anything else: the same settings, the same wiring.
 """
 
@@ -14,6 +16,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from compose import wiring
 from compose.clock import SystemClock
@@ -24,12 +27,20 @@ from sinks.kafka.consumer import KafkaAway
 from sinks.kafka.producer import PublishFailed
 from tests.acceptance.crash.points import POINTS
 
+RAISE = "RAISE"
+
+
+class RaisedOnPurpose(Exception):
+    """An error of ours that nobody foresaw."""
+
 
 class Fate:
     """`point:nth:signal` in order: the next one counts once the one before it has happened."""
 
     def __init__(self, plan: list[str], mark: Path) -> None:
         self._plan = [(point, int(nth), name) for point, nth, name in (one.split(":") for one in plan)]
+        raised = [one["point"] for one in struck(mark) if one["signal"] == RAISE]
+        self._plan = [one for one in self._plan if one[2] != RAISE or one[0] not in raised]
         self._mark, self._clock = mark, SystemClock()
         self._passed: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -43,6 +54,8 @@ class Fate:
             _, _, name = self._plan.pop(0)
             self._passed.clear()
             self._say(point, name, "at")
+            if name == RAISE:
+                raise RaisedOnPurpose(point)
             # To this very thread: a signal to the process may be taken by another while this one goes on.
             signal.pthread_kill(threading.get_ident(), getattr(signal, name))
             self._say(point, name, "back")
@@ -52,6 +65,11 @@ class Fate:
         line = json.dumps({"point": point, "signal": name, "what": what, "at_ms": self._clock.now_ms()})
         with self._mark.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
+
+
+def struck(mark: Path) -> list[dict[str, Any]]:
+    """What has happened so far, by the file."""
+    return [json.loads(line) for line in mark.read_text().splitlines()] if mark.exists() else []
 
 
 def main() -> int:
