@@ -16,9 +16,9 @@ from schemas.ids import (
     Instant,
     IntentId,
     Locale,
-    OpaqueToken,
     PolicyRef,
     Purpose,
+    Reference,
     SubjectKey,
     TenantId,
 )
@@ -37,15 +37,17 @@ class SmsConsent(Model):
     """That the person agreed to SMS, since when, and under which text."""
 
     granted_at_ms: Instant
-    text_ref: OpaqueToken
+    text_ref: Reference
 
 
 class IntentRequested(Record):
     """One thing a service wants one person to learn: one id, one deadline, one expiry, for ever.
 
     Instants are whole milliseconds since the epoch, UTC; deadline < expiry. `country` is the ISO
-    3166-1 code of the phone number. `variables` are the names of the sealed variables. `subject_key` says
-    whom it is about: a newer request of the same tenant, purpose and subject supersedes this one.
+    3166-1 code of the phone number. `challenge_ref` is what the service calls the challenge by: one for
+    both channels, opaque, and not the token that the link carries. `variables` are the names of the sealed
+    variables. `subject_key` says whom it is about: a newer request of the same tenant, purpose and subject
+    supersedes this one.
     `phone_verified_at_ms`: since when this number is known to belong to this person; a service that
     does not know leaves it out, and a policy that demands an age of the number refuses the SMS then.
     """
@@ -62,7 +64,7 @@ class IntentRequested(Record):
     sms_fingerprint: FingerprintText | None = None
     sms_consent: SmsConsent | None = None
     phone_verified_at_ms: Instant | None = None
-    challenge_ref: OpaqueToken
+    challenge_ref: Reference
     subject_key: SubjectKey | None = None
     variables: Annotated[tuple[VariableName, ...], Field(max_length=VARIABLES_COUNT_MAX)]
     requested_at_ms: Instant
@@ -93,7 +95,7 @@ class IntentCompleted(Record):
     version: Literal[1] = 1
     intent_id: IntentId
     completed_at_ms: Instant
-    source: OpaqueToken
+    source: Reference
 
 
 class IntentCancelled(Record):
@@ -103,7 +105,7 @@ class IntentCancelled(Record):
     version: Literal[1] = 1
     intent_id: IntentId
     cancelled_at_ms: Instant
-    source: OpaqueToken
+    source: Reference
 
 
 class IntentSuperseded(Record):

@@ -41,6 +41,7 @@ _TIMES = ("requested_at", "deadline", "expiry")
 class NewIntent:
     """What a service knows. Datetimes carry a zone; destinations and variables are never printed.
 
+    `challenge_ref` is what the service calls the challenge by: an id of its own, not the token in the link.
     `sms_consent_at` is when the person agreed, and `phone_verified_at` since when the service knows that the
     number is theirs; neither is the time of this request, unless that is when it happened.
     `subject`: what the service calls the person by, such as an account id; it leaves as a keyed hash. A newer
@@ -98,6 +99,7 @@ class IntentPublisher:
         _check_bounds(policy, times)
         _ = _verified(new, times["requested_at"])
         email, phone = _destinations(new)
+        _check_challenge(new)
         _check_content(self._templates, policy, new, times["expiry"])
         return self._sealed(new, policy, times, email, phone)
 
@@ -258,6 +260,17 @@ def _check_content(templates: Catalogue, policy: Policy, new: NewIntent, expiry_
         raise _refused(exc, "/policy") from None
     except TemplateError as exc:
         raise _refused(exc, "/variables") from None
+
+
+def _check_challenge(new: NewIntent) -> None:
+    """The reference travels in clear: whoever reads a topic or the audit must not learn the link by it."""
+    if any(new.challenge_ref in value for value in new.variables.values() if isinstance(value, str)):
+        raise RecordRefused(
+            "challenge_ref is part of a variable, and a variable is secret",
+            code="challenge_not_opaque",
+            pointer="/challenge_ref",
+            remedy="Give the challenge an id of its own, beside the token in the link.",
+        )
 
 
 def _milliseconds(at: datetime, name: str) -> int:

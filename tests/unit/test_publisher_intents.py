@@ -77,6 +77,7 @@ def naive(**span: int) -> datetime:
 
 
 CONSENT_TEXT, GRANTED = "/sms_consent/text_ref", "/sms_consent/granted_at_ms"
+CHALLENGE = "/challenge_ref"
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("a deadline without a zone", {"deadline": naive(minutes=2)}, "naive_time", "/deadline"),
     ("a request without a zone", {"requested_at": naive()}, "naive_time", "/requested_at"),
@@ -112,6 +113,15 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "link_origin",
         "/variables",
     ),
+    (
+        "a link as the challenge",
+        {"challenge_ref": "https://app.example/r"},
+        "challenge_not_opaque",
+        CHALLENGE,
+    ),
+    ("the token as the challenge", {"challenge_ref": "canary"}, "challenge_not_opaque", CHALLENGE),
+    ("an address as the challenge", {"challenge_ref": EMAIL}, "invalid_field", CHALLENGE),
+    ("a number as the challenge", {"challenge_ref": PHONE}, "invalid_field", CHALLENGE),
     ("an address that is none", {"email": "ada.canary@"}, "syntax", "/email"),
     ("two addresses", {"email": f"{EMAIL}, b@example.com"}, "control_or_space", "/email"),
     ("a national number", {"phone": "07700900456"}, "not_e164", "/phone"),
