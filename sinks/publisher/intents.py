@@ -6,6 +6,7 @@ Everything is checked before anything is produced: a transport retry cannot repa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -264,7 +265,8 @@ def _check_content(templates: Catalogue, policy: Policy, new: NewIntent, expiry_
 
 def _check_challenge(new: NewIntent) -> None:
     """The reference travels in clear: whoever reads a topic or the audit must not learn the link by it."""
-    if any(new.challenge_ref in value for value in new.variables.values() if isinstance(value, str)):
+    whole = re.compile(rf"(?<![A-Za-z0-9_-]){re.escape(new.challenge_ref)}(?![A-Za-z0-9_-])")
+    if any(whole.search(value) for value in new.variables.values() if isinstance(value, str)):
         raise RecordRefused(
             "challenge_ref is part of a variable, and a variable is secret",
             code="challenge_not_opaque",
