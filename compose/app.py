@@ -21,6 +21,7 @@ from compose.commands import (
     policy,
     processes,
     publish,
+    sample,
     scenario,
     suppression,
     template,
@@ -67,6 +68,7 @@ doctor.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(keys.app, name="keys")
 app.add_typer(publish.app, name="publish")
+app.add_typer(sample.app, name="sample")
 app.add_typer(suppression.app, name="suppression")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(template.app, name="template")
