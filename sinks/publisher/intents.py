@@ -78,12 +78,15 @@ class IntentPublisher:
         fingerprints: FingerprintKeys,
         policies: Mapping[str, Policy],
         templates: Catalogue | None = None,
+        name: str | None = None,
     ) -> None:
-        """`templates`: the catalogue of the deployment; when not said, the one that ships with us."""
+        """`name`: of this service, such as `accounts-web`; a refusal is told to it.
+        `templates`: the catalogue of the deployment; when not said, the one that ships with us.
+        """
         self._templates = shipped() if templates is None else templates
         self._topic = names[TopicKind.INTENTS]
         self._publisher, self._sealing, self._fingerprints = publisher, sealing, fingerprints
-        self._policies = policies
+        self._policies, self._name = policies, name
 
     def plan(self, new: NewIntent) -> IntentRequested:
         """The record as it would be published. Raises `RecordRefused` with code, pointer and remedy."""
@@ -177,6 +180,7 @@ class IntentPublisher:
             subject_key=None
             if new.subject is None
             else self._fingerprints.of_subject(new.tenant, new.subject),
+            publisher=self._name,
             variables=tuple(sorted(new.variables)),
             requested_at_ms=times["requested_at"],
             deadline_ms=times["deadline"],
@@ -185,7 +189,7 @@ class IntentPublisher:
         )
 
     def _send(self, intent_id: str, record: Any) -> None:
-        made = headers(record, source=SOURCE, record_id=f"{intent_id}:{record.record}")
+        made = headers(record, source=self._name or SOURCE, record_id=f"{intent_id}:{record.record}")
         self._publisher.publish([OutgoingRecord(self._topic, intent_id.encode(), record.to_bytes(), made)])
 
 
@@ -295,7 +299,7 @@ def _valid(kind: type[_R], **fields: Any) -> _R:
         return kind.model_validate(fields)
     except ValidationError as exc:
         first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
-        pointer = "/" + "/".join(str(p) for p in first["loc"])
+        pointer = "/" + "/".join(str(p) for p in first["loc"] or (first["type"],))
         raise RecordRefused(f"{pointer}: {first['msg']}", pointer=pointer) from None
 
 
