@@ -14,6 +14,7 @@ import typer
 
 from compose import logs
 from compose.commands import (
+    contract,
     demo,
     doctor,
     explain,
@@ -65,6 +66,7 @@ up.register(app)
 processes.register(app)
 explain.register(app)
 doctor.register(app)
+contract.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(keys.app, name="keys")
 app.add_typer(publish.app, name="publish")

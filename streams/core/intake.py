@@ -11,6 +11,7 @@ from schemas.ids import Channel
 from schemas.instruction import Instruction, InstructionAction
 from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, IntentSuperseded
 from schemas.policy import Policy
+from schemas.publishers.refusals import REQUEST_AHEAD_MS_MAX
 from schemas.reasons import Reason, ReasonClass
 from schemas.record import Record
 from schemas.subject import SubjectSeen, seen_of
@@ -18,7 +19,7 @@ from streams.core import due
 from streams.core.acts import close, finish, order_submission
 from streams.core.draft import Draft, Input
 from streams.core.effects import Fate, GivenUp, Step
-from streams.core.refusals import REQUEST_AHEAD_MS_MAX, bounds_fault
+from streams.core.refusals import bounds_fault
 from streams.core.schedule import hold_delay_ms
 from streams.core.state import EARLY_FACTS_MAX, NEVER, EarlyFact, IntentState, Track
 

@@ -9,35 +9,25 @@ from __future__ import annotations
 from schemas.decision import InputKind
 from schemas.intent import IntentRequested
 from schemas.policy import Policy
+from schemas.publishers.refusals import (
+    BOUNDED,
+    POINTERS,
+    REQUEST_AHEAD_MS_MAX,
+    VARIABLES_AT_DISPATCH,
+    VARIABLES_AT_INTAKE,
+)
 from schemas.reasons import Reason
 from schemas.record import Record
 from streams.core.state import IntentState
-
-REQUEST_AHEAD_MS_MAX = 300_000  # a publisher's clock may run 5 min ahead of the log, not more
-
-_POINTERS = {
-    Reason.EXPIRED_AT_INTAKE: "/expiry_ms",
-    Reason.POLICY_UNKNOWN: "/policy",
-    Reason.TEMPLATE_UNKNOWN: "/policy",
-    Reason.ACCOUNT_UNKNOWN: "/policy",
-    Reason.PURPOSE_MISMATCH: "/purpose",
-    Reason.CONFLICTING_REQUEST: "/intent_id",
-    Reason.KEY_UNKNOWN: "/sealed",
-    Reason.KEY_SHREDDED: "/sealed",
-    Reason.SEAL_BROKEN: "/sealed",
-    Reason.BINDING_MISMATCH: "/sealed",
-}
 
 
 def pointer_of(reason: Reason, kind: InputKind, state: IntentState, policy: Policy | None) -> str | None:
     """What in the request this reason is about; None when it is not about the request."""
     if reason is Reason.OUT_OF_BOUNDS:
         return None if policy is None else bounds_fault(state, policy, now_ms=state.last_now_ms)
-    if (
-        reason is Reason.INVALID_VARIABLES
-    ):  # the names are checked at intake, the values once they are unsealed
-        return "/sealed" if kind is InputKind.ATTEMPT else "/variables"
-    return _POINTERS.get(reason)
+    if reason is Reason.INVALID_VARIABLES:
+        return VARIABLES_AT_DISPATCH if kind is InputKind.ATTEMPT else VARIABLES_AT_INTAKE
+    return POINTERS.get(reason)
 
 
 def publisher_of(record: Record, state: IntentState, *, is_refusal: bool) -> str | None:
@@ -50,10 +40,11 @@ def publisher_of(record: Record, state: IntentState, *, is_refusal: bool) -> str
 def bounds_fault(state: IntentState, policy: Policy, *, now_ms: int) -> str | None:
     """The instant of a request that is outside its policy's bounds, as a pointer; None when all fit."""
     bounds, asked = policy.bounds, state.requested_ms
+    at_request, at_deadline, at_expiry = BOUNDED
     if asked > now_ms + REQUEST_AHEAD_MS_MAX:
-        return "/requested_at_ms"
+        return at_request
     if not bounds.deadline_ms_min <= state.deadline_ms - asked <= bounds.deadline_ms_max:
-        return "/deadline_ms"
+        return at_deadline
     if state.expiry_ms - asked > bounds.expiry_ms_max:
-        return "/expiry_ms"
-    return None if state.deadline_ms < state.expiry_ms - bounds.min_useful_window_ms else "/deadline_ms"
+        return at_expiry
+    return None if state.deadline_ms < state.expiry_ms - bounds.min_useful_window_ms else at_deadline

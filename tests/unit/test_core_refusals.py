@@ -9,8 +9,8 @@ import pytest
 
 from schemas.attempt import AttemptState
 from schemas.decision import Decision, Phase
+from schemas.publishers.refusals import REQUEST_AHEAD_MS_MAX
 from schemas.reasons import Reason
-from streams.core.refusals import REQUEST_AHEAD_MS_MAX
 from tests.builders import (
     DEADLINE_MS,
     EXPIRY_MS,
