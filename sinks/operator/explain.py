@@ -173,6 +173,8 @@ def _text(story: Story) -> Iterator[str]:
 def _asked(asked: Mapping[str, Any]) -> Iterator[str]:
     start = asked["requested_at_ms"]
     yield f"  policy {asked['policy']}, tenant {asked['tenant']}, locale {asked['locale']}"
+    if asked.get("publisher"):
+        yield f"  published by {asked['publisher']}"
     yield f"  requested {utc(start)}"
     yield f"  deadline  {utc(asked['deadline_ms'])} ({since(asked['deadline_ms'] - start)})"
     yield f"  expiry    {utc(asked['expiry_ms'])} ({since(asked['expiry_ms'] - start)})"

@@ -285,6 +285,9 @@ MISFITS: list[tuple[dict[str, Any], str]] = [
     ({"sms_fingerprint": EMAIL_FP}, "/sms_fingerprint"),
     ({"phone_verified_at_ms": T0 + 1}, "/phone_verified_at_ms"),
     ({"publisher": CANARY}, "/publisher"),
+    ({"challenge_ref": CANARY}, "/challenge_ref"),
+    ({"challenge_ref": "https://app.example/r?t=1"}, "/challenge_ref"),
+    ({"challenge_ref": "+447700900123"}, "/challenge_ref"),
     ({"sms_consent": {"granted_at_ms": T0, "text_ref": CANARY}}, "/sms_consent/text_ref"),
 ]
 

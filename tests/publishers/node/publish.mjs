@@ -3,7 +3,7 @@
 
 import { readFileSync } from "node:fs";
 import kafkajs from "kafkajs";
-import { canonical, headers, request } from "./contract.mjs";
+import { SOURCE, canonical, headers, request } from "./contract.mjs";
 
 const asked = JSON.parse(readFileSync(0, "utf8"));
 const held = JSON.parse(readFileSync(asked.keys, "utf8"));
@@ -13,7 +13,11 @@ async function message(given) {
   return { key: record.intent_id, value: canonical(record), headers: headers(record) };
 }
 
-const kafka = new kafkajs.Kafka({ clientId: "node-publisher", brokers: [asked.kafka], logLevel: kafkajs.logLevel.ERROR });
+const kafka = new kafkajs.Kafka({
+  clientId: SOURCE,
+  brokers: [asked.kafka],
+  logLevel: kafkajs.logLevel.ERROR,
+});
 const producer = kafka.producer({
   createPartitioner: kafkajs.Partitioners.DefaultPartitioner,
   idempotent: true,
