@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-chaos test test-fast prove simulate lint types contracts bench lock clean
+.PHONY: help setup node demo demo-chaos test test-fast prove simulate lint types contracts bench lock clean
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,17 @@ $(STAMP): requirements.lock pyproject.toml
 	  cat $(VENV)/install.log; exit 1; }
 	@touch $@
 
+NODE := tests/publishers/node
+NODE_STAMP := $(NODE)/node_modules/installed.stamp
+NODE_ENOUGH := node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null
+
+# Only the test of a publisher in another language needs it; without Node that test says so and is skipped.
+node: ## the packages of the Node publisher, from its lock; nothing to do without Node 20 and npm
+	@if ! $(NODE_ENOUGH) || ! command -v npm >/dev/null; then \
+	  echo "Node 20 or newer and npm are not on this machine: the Node publisher is not tested"; \
+	elif [ ! -e $(NODE_STAMP) ] || [ $(NODE)/package-lock.json -nt $(NODE_STAMP) ]; then \
+	  (cd $(NODE) && npm ci --loglevel=error --no-progress >/dev/null) && touch $(NODE_STAMP); fi
+
 demo: setup ## real Kafka and Postgres, over 200 intents, every outcome, four proofs
 	@$(BIN)/backstop demo $(ARGS)
 
@@ -38,7 +49,7 @@ demo-chaos: setup ## the same while every part of ours is killed at random
 
 # Two files at a time, each half with servers of its own; what has deadlines of seconds runs alone: the demo, and the
 # stories in real time.
-test: lint types contracts ## style, types, import contracts, then the tests on the real broker and database
+test: lint types contracts node ## style, types, import contracts, then the tests on the real broker and database
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m "not proof" --ignore tests/acceptance/test_demo.py $(ARGS)
 	@$(BIN)/pytest tests/acceptance/test_demo.py $(ARGS)
 

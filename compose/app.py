@@ -14,6 +14,7 @@ import typer
 
 from compose import logs
 from compose.commands import (
+    contract,
     demo,
     doctor,
     explain,
@@ -22,6 +23,7 @@ from compose.commands import (
     policy,
     processes,
     publish,
+    sample,
     scenario,
     suppression,
     template,
@@ -66,9 +68,11 @@ processes.register(app)
 explain.register(app)
 forget.register(app)
 doctor.register(app)
+contract.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(keys.app, name="keys")
 app.add_typer(publish.app, name="publish")
+app.add_typer(sample.app, name="sample")
 app.add_typer(suppression.app, name="suppression")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(template.app, name="template")

@@ -87,7 +87,11 @@ def _diagnose(kind: TopicKind, value: bytes, exc: ValidationError) -> Undecodabl
         return Undecodable(Reason.UNKNOWN_RECORD, "/record", size=size)
     if parsed.get("version") != 1 or isinstance(parsed.get("version"), bool):
         return Undecodable(Reason.UNKNOWN_VERSION, "/version", size=size)
-    return Undecodable(Reason.INVALID_FIELD, _pointer(kind, problem["loc"]), problem["type"], size)
+    pointer, said = _pointer(kind, problem["loc"]), problem["type"]
+    misfit = _pointer(kind, (said,))  # two fields that do not fit together
+    if misfit and not pointer:
+        return Undecodable(Reason.INVALID_FIELD, misfit, "misfit", size)
+    return Undecodable(Reason.INVALID_FIELD, pointer, said, size)
 
 
 def _pointer(kind: TopicKind, loc: tuple[int | str, ...]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.ids import Count, Instant, IntentId, TemplateRef
+from schemas.ids import Count, Instant, IntentId, PublisherName, TemplateRef
 from schemas.reasons import Reason, ReasonClass
 from schemas.record import Coordinates, Record
 
@@ -14,6 +14,7 @@ from schemas.record import Coordinates, Record
 class DeadLetter(Record):
     """`letter_id` is the coordinates. `pointer` is a JSON pointer (RFC 6901) of field names only.
 
+    `publisher` is the `ce_source` of a record on intents, when that is the name of one.
     `value_hmac` is a keyed hash of the bytes: it can confirm a suspicion, not reveal a value.
     """
 
@@ -29,5 +30,6 @@ class DeadLetter(Record):
     size: Count
     value_hmac: Annotated[str, Field(max_length=64)] | None = None
     intent_id: IntentId | None = None
+    publisher: PublisherName | None = None
     template: TemplateRef | None = None
     at_ms: Instant

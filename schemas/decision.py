@@ -12,6 +12,7 @@ from pydantic import Field
 
 from schemas.attempt import AttemptState
 from schemas.ids import (
+    POINTER_PATTERN,
     AccountName,
     Channel,
     Count,
@@ -20,6 +21,7 @@ from schemas.ids import (
     Milliseconds,
     Offset,
     PolicyRef,
+    PublisherName,
     Purpose,
     RecordId,
     TemplateRef,
@@ -154,7 +156,10 @@ class Outcome(Model):
 
 class Decision(Record):
     """One change or one refusal. `decision_id` is `intent:seq`; `prev_digest` is the SHA-256 of the bytes
-    of the one before, so a chain per intent can be verified by anyone who reads the topic."""
+    of the one before, so a chain per intent can be verified by anyone who reads the topic.
+
+    A refusal, or a hold that the publisher could end, says whom it is for and what in the request is meant:
+    `publisher` as the request named itself, `pointer` into that request (RFC 6901), of field names only."""
 
     record: Literal["decision"] = "decision"
     version: Literal[1] = 1
@@ -173,6 +178,8 @@ class Decision(Record):
     reason: Reason
     reason_class: ReasonClass
     notes: tuple[Reason, ...] = ()
+    publisher: PublisherName | None = None
+    pointer: Annotated[str, Field(pattern=POINTER_PATTERN)] | None = None
     now_ms: Instant
     input: InputKind
     trigger: Coordinates

@@ -20,6 +20,9 @@ ACCOUNT_PATTERN = r"^[a-z][a-z0-9-]{2,39}$"
 FINGERPRINT_PATTERN = r"^[a-z0-9]{1,16}\.[es]\.[0-9a-f]{32}$"
 SUBJECT_PATTERN = r"^[a-z0-9]{1,16}\.[esu]\.[0-9a-f]{32}$"  # u: a hash of what only the service knows
 TOKEN_PATTERN = r"^[\x21-\x7e]{1,512}$"  # printable ASCII, no space: provider ids, references
+REFERENCE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{1,63}$"  # no @, + or /: neither an address nor a link fits
+PUBLISHER_PATTERN = r"^[a-z][a-z0-9-]{2,39}$"  # the name of a service, such as accounts-web
+POINTER_PATTERN = r"^(/[a-z_0-9]{1,40}){1,3}$"
 RAW_TOKEN_PATTERN = r"^[A-Za-z0-9_.:-]{0,64}$"  # a provider's word for a state, sanitised and cut
 DIGEST_PATTERN = r"^[0-9a-f]{64}$"
 LOCALE_PATTERN = r"^[a-z]{2,3}(-[A-Z]{2})?$"
@@ -40,6 +43,8 @@ AccountName = Annotated[str, StringConstraints(pattern=ACCOUNT_PATTERN)]
 FingerprintText = Annotated[str, StringConstraints(pattern=FINGERPRINT_PATTERN)]
 SubjectKey = Annotated[str, StringConstraints(pattern=SUBJECT_PATTERN)]
 OpaqueToken = Annotated[str, StringConstraints(pattern=TOKEN_PATTERN)]
+Reference = Annotated[str, StringConstraints(pattern=REFERENCE_PATTERN)]
+PublisherName = Annotated[str, StringConstraints(pattern=PUBLISHER_PATTERN)]
 RawToken = Annotated[str, StringConstraints(pattern=RAW_TOKEN_PATTERN)]
 Digest = Annotated[str, StringConstraints(pattern=DIGEST_PATTERN)]
 Locale = Annotated[str, StringConstraints(pattern=LOCALE_PATTERN)]

@@ -5,9 +5,10 @@ It must not hold a destination, a link, a name or a token in clear: those travel
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, LiteralString, Self
 
 from pydantic import Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
 
 from schemas.ids import (
     VARIABLE_PATTERN,
@@ -16,9 +17,10 @@ from schemas.ids import (
     Instant,
     IntentId,
     Locale,
-    OpaqueToken,
     PolicyRef,
+    PublisherName,
     Purpose,
+    Reference,
     SubjectKey,
     TenantId,
 )
@@ -37,15 +39,18 @@ class SmsConsent(Model):
     """That the person agreed to SMS, since when, and under which text."""
 
     granted_at_ms: Instant
-    text_ref: OpaqueToken
+    text_ref: Reference
 
 
 class IntentRequested(Record):
     """One thing a service wants one person to learn: one id, one deadline, one expiry, for ever.
 
     Instants are whole milliseconds since the epoch, UTC; deadline < expiry. `country` is the ISO
-    3166-1 code of the phone number. `variables` are the names of the sealed variables. `subject_key` says
-    whom it is about: a newer request of the same tenant, purpose and subject supersedes this one.
+    3166-1 code of the phone number. `challenge_ref` is what the service calls the challenge by: one for
+    both channels, opaque, and not the token that the link carries. `variables` are the names of the sealed
+    variables. `subject_key` says whom it is about: a newer request of the same tenant, purpose and subject
+    supersedes this one.
+    `publisher` is the name of the service that asks: a refusal is told to it.
     `phone_verified_at_ms`: since when this number is known to belong to this person; a service that
     does not know leaves it out, and a policy that demands an age of the number refuses the SMS then.
     """
@@ -62,8 +67,9 @@ class IntentRequested(Record):
     sms_fingerprint: FingerprintText | None = None
     sms_consent: SmsConsent | None = None
     phone_verified_at_ms: Instant | None = None
-    challenge_ref: OpaqueToken
+    challenge_ref: Reference
     subject_key: SubjectKey | None = None
+    publisher: PublisherName | None = None
     variables: Annotated[tuple[VariableName, ...], Field(max_length=VARIABLES_COUNT_MAX)]
     requested_at_ms: Instant
     deadline_ms: Instant
@@ -71,19 +77,24 @@ class IntentRequested(Record):
     sealed: Sealed
 
     @model_validator(mode="after")
-    def _deadline_before_expiry(self) -> Self:
+    def _fields_fit_together(self) -> Self:
         if self.deadline_ms >= self.expiry_ms:
-            raise ValueError("deadline_ms must be before expiry_ms")
+            raise _misfit("deadline_ms", "deadline_ms must be before expiry_ms")
         if self.email_fingerprint.split(".")[1] != "e":
-            raise ValueError("email_fingerprint must be of channel e")
+            raise _misfit("email_fingerprint", "email_fingerprint must be of channel e")
         if self.sms_fingerprint is not None:
             if self.sms_fingerprint.split(".")[1] != "s":
-                raise ValueError("sms_fingerprint must be of channel s")
+                raise _misfit("sms_fingerprint", "sms_fingerprint must be of channel s")
             if self.country is None:
-                raise ValueError("country is required with sms_fingerprint")
+                raise _misfit("country", "country is required with sms_fingerprint")
         if self.phone_verified_at_ms is not None and self.phone_verified_at_ms > self.requested_at_ms:
-            raise ValueError("phone_verified_at_ms must not be after requested_at_ms")
+            raise _misfit("phone_verified_at_ms", "phone_verified_at_ms must not be after requested_at_ms")
         return self
+
+
+def _misfit(name: LiteralString, says: LiteralString) -> PydanticCustomError:
+    """Two fields that do not fit: the error's type is the field to correct (`codec` makes its pointer)."""
+    return PydanticCustomError(name, says)
 
 
 class IntentCompleted(Record):
@@ -93,7 +104,7 @@ class IntentCompleted(Record):
     version: Literal[1] = 1
     intent_id: IntentId
     completed_at_ms: Instant
-    source: OpaqueToken
+    source: Reference
 
 
 class IntentCancelled(Record):
@@ -103,7 +114,7 @@ class IntentCancelled(Record):
     version: Literal[1] = 1
     intent_id: IntentId
     cancelled_at_ms: Instant
-    source: OpaqueToken
+    source: Reference
 
 
 class IntentSuperseded(Record):

@@ -149,21 +149,25 @@ def seal(payload: Payload, binding: Binding, key: SealingKey) -> str:
         )
     if not _is_text([payload.email, payload.phone or "", *payload.variables, *payload.variables.values()]):
         raise SealBroken("a payload is text, without half a surrogate pair", code="not_a_payload")
-    clear = json.dumps(
+    clear = clear_bytes(payload)
+    if len(clear) > PAYLOAD_BYTES_MAX:
+        raise SealBroken(f"a payload has at most {PAYLOAD_BYTES_MAX} bytes", code="too_large")
+    protected = protected_of(binding, key.key_id)
+    return jwe.encrypt_compact(protected, clear, key._key, registry=_registry)  # noqa: SLF001  same module
+
+
+def clear_bytes(payload: Payload) -> bytes:
+    """What is sealed: JSON in UTF-8."""
+    return json.dumps(
         {"email": payload.email, "phone": payload.phone, "variables": dict(payload.variables)},
         ensure_ascii=False,
         separators=(",", ":"),
     ).encode()
-    if len(clear) > PAYLOAD_BYTES_MAX:
-        raise SealBroken(f"a payload has at most {PAYLOAD_BYTES_MAX} bytes", code="too_large")
-    protected = {
-        "alg": ALGORITHM,
-        "enc": ENCRYPTION,
-        "kid": key.key_id,
-        "crit": ["bs"],
-        "bs": _bound(binding),
-    }
-    return jwe.encrypt_compact(protected, clear, key._key, registry=_registry)  # noqa: SLF001  same module
+
+
+def protected_of(binding: Binding, key_id: str) -> dict[str, Any]:
+    """The protected header, less the ephemeral key that sealing adds (`epk`)."""
+    return {"alg": ALGORITHM, "enc": ENCRYPTION, "kid": key_id, "crit": ["bs"], "bs": _bound(binding)}
 
 
 def unseal(token: str, binding: Binding, keys: UnsealingKeys) -> Payload:

@@ -84,7 +84,7 @@ def simulator(
     """
     settings = prepared()
     app = wiring.simulator(settings, seed=seed, token=_token(token_file), ledger_file=ledger)
-    with _listening(port) as listener:
+    with listening(port) as listener:
         uvicorn.Server(http_configuration(app, port)).run([listener])
 
 
@@ -103,7 +103,7 @@ def _token(file: Path) -> str:
     return token
 
 
-def _listening(port: int) -> socket.socket:
+def listening(port: int) -> socket.socket:
     """The port, taken before anything is started. Raises `SettingsRefused`."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -24,6 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+NAME = "backstop-cli"
 _SPAN = re.compile(r"([0-9]+)(s|m|h)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
@@ -36,11 +37,12 @@ def publisher(settings: Settings, tenant: str | None = None) -> IntentPublisher:
     held = keys.publisher_keys(settings.keys, tenant)
     return IntentPublisher(
         TopicNames(settings.prefix),
-        publisher=Publisher(settings.kafka, client_id="backstop-cli"),
+        publisher=Publisher(settings.kafka, client_id=NAME),
         sealing=held.sealing,
         fingerprints=held.fingerprints,
         policies=configuration.policies(settings),
         templates=configuration.templates(settings),
+        name=NAME,
     )
 
 

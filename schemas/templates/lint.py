@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources.abc import Traversable
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from jinja2 import Environment, TemplateSyntaxError, meta, nodes
 from pydantic import Field, ValidationError
@@ -20,10 +19,11 @@ from pydantic import Field, ValidationError
 from schemas.errors import TemplateError
 from schemas.ids import VARIABLE_PATTERN, Purpose
 from schemas.policy import Clause
+from schemas.templates.links import LINK_CHARS_MAX, origin_fault
 from schemas.templates.registry import PARTS, VALUE_CHARS_MAX, Template, read_version
 from schemas.templates.render import TENANT, RenderInput, render_email, render_sms
 from schemas.templates.segments import GSM_BASIC, GSM_EXTENDED, count
-from schemas.templates.wording import LANGUAGES, LINK_CHARS_MAX
+from schemas.templates.wording import LANGUAGES
 from schemas.written import NotToml, toml
 
 NAME_CHARS_MAX = 64
@@ -103,8 +103,7 @@ def _about(folder: Traversable) -> About | list[Finding]:
 
 def _about_fits(about: About) -> Iterator[Finding]:
     for origin in about.link_origins:
-        parts = urlsplit(origin)
-        if origin != f"https://{parts.netloc}".lower() or not parts.netloc or "@" in parts.netloc:
+        if origin_fault(origin) is not None:
             yield Finding(ABOUT, "link_origin", "an origin is https:// and a host in lower case, no more")
     if about.fallback_locale not in about.says:
         yield Finding(ABOUT, "fallback_locale", "the fallback locale is not one of those in `says`")

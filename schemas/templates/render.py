@@ -21,8 +21,9 @@ from markupsafe import escape
 
 from schemas.errors import TemplateBroken, TemplateVariablesInvalid
 from schemas.templates import segments
+from schemas.templates.links import link_fault
 from schemas.templates.registry import Template, check_values
-from schemas.templates.wording import expiry_text, is_link_to, name_text, sms_name_text, to_gsm
+from schemas.templates.wording import expiry_text, name_text, sms_name_text, to_gsm
 
 OUTPUT_CHARS_MAX = 65_536  # far above any released part; a runaway loop in a template stops here
 TENANT = "tenant_name"  # the variable that says on whose behalf; a fact when it is given
@@ -155,9 +156,10 @@ def _values(template: Template, given: RenderInput, said: Facts, *, for_sms: boo
 
 
 def _check_link(template: Template, name: str, link: str) -> None:
-    if not is_link_to(link, template.link_origins):
+    fault = link_fault(link, template.link_origins)
+    if fault is not None:
         raise TemplateVariablesInvalid(
-            f"{template.ref}: {name} does not lead to an allowed https origin", code="link_origin"
+            f"{template.ref}: {name} is refused as {fault.value}: {fault.sentence}", code="link_origin"
         )
 
 

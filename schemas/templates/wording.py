@@ -1,20 +1,16 @@
-"""Values as they may stand in a message: names, links and instants.
+"""Values as they may stand in a message: names and instants. Links are in `links`.
 
 A name comes from a stranger: it may hold no control or bidi character, and in an SMS nothing that a phone
-turns into a link. A link stays as it is or is refused. It must not know a template or a channel's layout.
+turns into a link. It must not know a template or a channel's layout.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection
 from datetime import UTC, datetime
-from urllib.parse import urlsplit
 
 from schemas.templates.segments import GSM_BASIC, GSM_EXTENDED
-
-LINK_CHARS_MAX = 1_024
 
 # What NFKD does not take apart into GSM characters by itself.
 _TO_GSM = str.maketrans(
@@ -34,9 +30,6 @@ _TO_GSM = str.maketrans(
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 # A phone links «evil.example», «a:b» and «a@b»; the ideographic dots count as dots in a host name.
 _LINK_MAKERS = re.compile(r"[.:@\\\u3002\uff0e\uff61]+/*(?=\S)|/{2,}")
-# Printable ASCII less what RFC 3986 has no place for (and a browser would repair), and not ending with a
-# character that phones leave out of a link they find in a text.
-_LINK = re.compile(r"[!#-;=?-Z\[\]_a-z~]+(?<![.,:;!?')\]])")
 _MONTHS_EN = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -56,20 +49,6 @@ def expiry_text(expiry_ms: int, language: str) -> str:
     at = datetime.fromtimestamp(expiry_ms // 1_000, UTC)
     joiner, months = LANGUAGES[language]
     return f"{at:%H:%M} UTC {joiner} {at.day} {months[at.month - 1]} {at.year}"
-
-
-def is_link_to(link: str, origins: Collection[str]) -> bool:
-    """Whether the link leads to one of these https origins, as it is written (case F40).
-
-    The whole authority is compared, so user info and any port that is not part of an origin are refused.
-    """
-    if len(link) > LINK_CHARS_MAX or not _LINK.fullmatch(link):
-        return False
-    try:
-        parts = urlsplit(link)
-    except ValueError:
-        return False
-    return parts.scheme == "https" and f"https://{parts.netloc.lower()}" in origins
 
 
 def name_text(name: str) -> str:

@@ -32,6 +32,7 @@ class Letters:
             pointer=why.pointer,
             detail=why.detail,
             intent_id=key.decode() if key and _IS_ID(key) else None,
+            headers=message.headers,
         )
         shown = found.intent_id or found.letter_id
         made = headers(found, source=f"backstop/{self._by}", record_id=found.letter_id)

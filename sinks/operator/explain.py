@@ -173,9 +173,13 @@ def _text(story: Story) -> Iterator[str]:
 def _asked(asked: Mapping[str, Any]) -> Iterator[str]:
     start = asked["requested_at_ms"]
     yield f"  policy {asked['policy']}, tenant {asked['tenant']}, locale {asked['locale']}"
+    if asked.get("publisher"):
+        yield f"  published by {asked['publisher']}"
     yield f"  requested {utc(start)}"
     yield f"  deadline  {utc(asked['deadline_ms'])} ({since(asked['deadline_ms'] - start)})"
     yield f"  expiry    {utc(asked['expiry_ms'])} ({since(asked['expiry_ms'] - start)})"
+    if asked.get("challenge_ref"):
+        yield f"  challenge {asked['challenge_ref']}, the same in both channels"
     phone = f"a phone in {asked['country']}" if asked.get("sms_fingerprint") else "no phone"
     yield f"  {phone}, {'consent to SMS' if asked.get('sms_consent') else 'no consent to SMS'}"
 

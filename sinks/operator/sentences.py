@@ -98,7 +98,7 @@ def _what(record: str, b: Mapping[str, Any]) -> str:
         case "suppression":
             return f"suppressed for {b['channel']}: {b['reason']}"
         case "dead_letter":
-            return f"dead letter: {b['reason']}"
+            return f"dead letter: {b['reason']}" + _told_to(b.get("publisher"), b.get("pointer"))
     return record
 
 
@@ -124,6 +124,8 @@ def _headline(decision: Decision) -> str:
 def _why(decision: Decision) -> Iterator[str]:
     yield decision.reason.sentence
     yield from (f"also: {note.sentence}" for note in decision.notes)
+    if decision.pointer is not None:
+        yield "in the request:" + _told_to(decision.publisher, decision.pointer)
     trigger = decision.trigger
     yield f"on reading: {decision.input.value} at {trigger.topic}/{trigger.partition}/{trigger.offset}"
     if decision.looked is not None:
@@ -141,6 +143,11 @@ def _why(decision: Decision) -> Iterator[str]:
     if decision.orders:
         ordered = [f"{o.order.value} {o.channel.value} {o.number}" for o in decision.orders]
         yield "ordered: " + ", ".join(ordered)
+
+
+def _told_to(publisher: str | None, pointer: str | None) -> str:
+    """Which field of whose request."""
+    return (f" at {pointer}" if pointer else "") + (f", published by {publisher}" if publisher else "")
 
 
 def _sentence(code: str | None) -> str:

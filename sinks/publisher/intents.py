@@ -6,6 +6,7 @@ Everything is checked before anything is produced: a transport retry cannot repa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -41,6 +42,7 @@ _TIMES = ("requested_at", "deadline", "expiry")
 class NewIntent:
     """What a service knows. Datetimes carry a zone; destinations and variables are never printed.
 
+    `challenge_ref` is what the service calls the challenge by: an id of its own, not the token in the link.
     `sms_consent_at` is when the person agreed, and `phone_verified_at` since when the service knows that the
     number is theirs; neither is the time of this request, unless that is when it happened.
     `subject`: what the service calls the person by, such as an account id; it leaves as a keyed hash. A newer
@@ -76,12 +78,15 @@ class IntentPublisher:
         fingerprints: FingerprintKeys,
         policies: Mapping[str, Policy],
         templates: Catalogue | None = None,
+        name: str | None = None,
     ) -> None:
-        """`templates`: the catalogue of the deployment; when not said, the one that ships with us."""
+        """`name`: of this service, such as `accounts-web`; a refusal is told to it.
+        `templates`: the catalogue of the deployment; when not said, the one that ships with us.
+        """
         self._templates = shipped() if templates is None else templates
         self._topic = names[TopicKind.INTENTS]
         self._publisher, self._sealing, self._fingerprints = publisher, sealing, fingerprints
-        self._policies = policies
+        self._policies, self._name = policies, name
 
     def plan(self, new: NewIntent) -> IntentRequested:
         """The record as it would be published. Raises `RecordRefused` with code, pointer and remedy."""
@@ -98,6 +103,7 @@ class IntentPublisher:
         _check_bounds(policy, times)
         _ = _verified(new, times["requested_at"])
         email, phone = _destinations(new)
+        _check_challenge(new)
         _check_content(self._templates, policy, new, times["expiry"])
         return self._sealed(new, policy, times, email, phone)
 
@@ -174,6 +180,7 @@ class IntentPublisher:
             subject_key=None
             if new.subject is None
             else self._fingerprints.of_subject(new.tenant, new.subject),
+            publisher=self._name,
             variables=tuple(sorted(new.variables)),
             requested_at_ms=times["requested_at"],
             deadline_ms=times["deadline"],
@@ -182,7 +189,7 @@ class IntentPublisher:
         )
 
     def _send(self, intent_id: str, record: Any) -> None:
-        made = headers(record, source=SOURCE, record_id=f"{intent_id}:{record.record}")
+        made = headers(record, source=self._name or SOURCE, record_id=f"{intent_id}:{record.record}")
         self._publisher.publish([OutgoingRecord(self._topic, intent_id.encode(), record.to_bytes(), made)])
 
 
@@ -260,6 +267,18 @@ def _check_content(templates: Catalogue, policy: Policy, new: NewIntent, expiry_
         raise _refused(exc, "/variables") from None
 
 
+def _check_challenge(new: NewIntent) -> None:
+    """The reference travels in clear: whoever reads a topic or the audit must not learn the link by it."""
+    whole = re.compile(rf"(?<![A-Za-z0-9_-]){re.escape(new.challenge_ref)}(?![A-Za-z0-9_-])")
+    if any(whole.search(value) for value in new.variables.values() if isinstance(value, str)):
+        raise RecordRefused(
+            "challenge_ref is part of a variable, and a variable is secret",
+            code="challenge_not_opaque",
+            pointer="/challenge_ref",
+            remedy="Give the challenge an id of its own, beside the token in the link.",
+        )
+
+
 def _milliseconds(at: datetime, name: str) -> int:
     if at.tzinfo is None or at.utcoffset() is None:
         raise RecordRefused(
@@ -280,7 +299,7 @@ def _valid(kind: type[_R], **fields: Any) -> _R:
         return kind.model_validate(fields)
     except ValidationError as exc:
         first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
-        pointer = "/" + "/".join(str(p) for p in first["loc"])
+        pointer = "/" + "/".join(str(p) for p in first["loc"] or (first["type"],))
         raise RecordRefused(f"{pointer}: {first['msg']}", pointer=pointer) from None
 
 

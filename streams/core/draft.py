@@ -38,6 +38,7 @@ from streams.core.effects import (
     Step,
     SuppressionOrder,
 )
+from streams.core.refusals import pointer_of, publisher_of
 from streams.core.state import NEVER, IntentState, Track, working_copy
 from streams.core.table import CLAIMS, TABLE, Move
 
@@ -204,6 +205,7 @@ class Draft:
             raise AssertionError("a decision without a reason")
         tick = self.input.record if self.input.kind is InputKind.TICK else None
         trigger = self.input.trigger
+        pointer = pointer_of(reason, self.input.kind, state, self.policy)
         made: Decision = _decision(
             record="decision",
             version=1,
@@ -222,6 +224,8 @@ class Draft:
             reason=reason,
             reason_class=reason.reason_class,
             notes=tuple(self.notes),
+            publisher=publisher_of(self.input.record, state, is_refusal=pointer is not None),
+            pointer=pointer,
             now_ms=self.now_ms,
             input=self.input.kind,
             trigger=trigger,

@@ -11,6 +11,7 @@ from schemas.ids import Channel
 from schemas.instruction import Instruction, InstructionAction
 from schemas.intent import IntentCancelled, IntentCompleted, IntentRequested, IntentSuperseded
 from schemas.policy import Policy
+from schemas.publishers.refusals import REQUEST_AHEAD_MS_MAX
 from schemas.reasons import Reason, ReasonClass
 from schemas.record import Record
 from schemas.subject import SubjectSeen, seen_of
@@ -18,10 +19,10 @@ from streams.core import due
 from streams.core.acts import close, finish, order_submission
 from streams.core.draft import Draft, Input
 from streams.core.effects import Fate, GivenUp, Step
+from streams.core.refusals import bounds_fault
 from streams.core.schedule import hold_delay_ms
 from streams.core.state import EARLY_FACTS_MAX, NEVER, EarlyFact, IntentState, Track
 
-REQUEST_AHEAD_MS_MAX = 300_000  # a publisher's clock may run 5 min ahead of the log, not more
 EARLY_AGE_MS_MAX = 600_000  # an outbox delivers within minutes; 10 min of parking is already a fault
 UNKNOWN_EXPIRY_MS = 86_400_000  # a day: as long as anything of a purpose without a policy here may live
 UNKNOWN_POLICY_WINDOW_MS = 60_000  # the least useful window assumed while the policy is unknown
@@ -101,7 +102,7 @@ def take(request: IntentRequested, draft: Draft) -> Step:
     state.sms_consent = request.sms_consent is not None
     state.consent_ms = NEVER if request.sms_consent is None else request.sms_consent.granted_at_ms
     state.phone_verified_ms = request.phone_verified_at_ms or NEVER
-    state.variables = request.variables
+    state.variables, state.publisher = request.variables, request.publisher or ""
     state.requested_ms = request.requested_at_ms
     state.deadline_ms, state.expiry_ms = request.deadline_ms, request.expiry_ms
     draft.policy = draft.context.policies.get(request.policy)
@@ -171,14 +172,7 @@ def _problem(draft: Draft, policy: Policy | None) -> Reason | None:
         return Reason.POLICY_UNKNOWN
     if policy.purpose != state.purpose:
         return Reason.PURPOSE_MISMATCH
-    bounds, asked = policy.bounds, state.requested_ms
-    fits = (
-        asked <= now + REQUEST_AHEAD_MS_MAX
-        and bounds.deadline_ms_min <= state.deadline_ms - asked <= bounds.deadline_ms_max
-        and state.expiry_ms - asked <= bounds.expiry_ms_max
-        and state.deadline_ms < state.expiry_ms - window
-    )
-    if not fits:
+    if bounds_fault(state, policy, now_ms=now) is not None:
         return Reason.OUT_OF_BOUNDS
     if policy.email.account not in draft.context.accounts:
         return Reason.ACCOUNT_UNKNOWN

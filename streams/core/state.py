@@ -104,6 +104,7 @@ class IntentState(msgspec.Struct, omit_defaults=True):
     consent_ms: int = NEVER  # when it was given
     phone_verified_ms: int = NEVER  # since when the number is known to be the person's; NEVER: nobody said
     variables: tuple[str, ...] = ()
+    publisher: str = ""  # who published the request, if it said so: whom a refusal is told to
     requested_ms: int = NEVER
     deadline_ms: int = NEVER
     expiry_ms: int = NEVER

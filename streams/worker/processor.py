@@ -290,6 +290,7 @@ class IntentProcessor:
             pointer=why.pointer,
             detail=why.detail,
             intent_id=key.decode() if key and _IS_ID(key) else None,
+            headers=record.headers,
         )
         view.emit(self._outbox.dead_letter(letter))
         self._tally.add(record.topic, Fate.DEAD_LETTERED)

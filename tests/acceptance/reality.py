@@ -307,7 +307,7 @@ def _new(told: Told, number: int) -> NewIntent:
         email=f"person-{told.tag}@example.com",
         phone=phone or None,
         variables=variables_of(told.story),
-        challenge_ref="story",
+        challenge_ref="story-challenge",
         requested_at=_at(begun_ms),
         deadline=_at(begun_ms + intent.deadline // SCALE),
         expiry=_at(begun_ms + intent.expiry // SCALE),

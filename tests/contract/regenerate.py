@@ -1,4 +1,4 @@
-"""Writes `schemas/released`: `python -m tests.contract.regenerate`.
+"""Writes `schemas/released` and the publisher contract: `python -m tests.contract.regenerate`.
 
 It adds what is new. It must not change what was released; before the first release, and only then,
 `--unreleased` allows it.
@@ -11,6 +11,8 @@ from pathlib import Path
 
 from schemas.asyncapi import documents
 from schemas.manifest import MANIFEST
+from schemas.publishers.page import page
+from schemas.publishers.vectors import document
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 GROWS = (MANIFEST, "asyncapi.json")  # a new record or topic adds to these
@@ -29,7 +31,19 @@ def main(arguments: list[str]) -> int:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")
         print(f"wrote {path.relative_to(SCHEMAS.parent)}")
+    for path, text in publishing().items():
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, "utf-8")
+            print(f"wrote {path.relative_to(SCHEMAS.parent)}")
     return 0
+
+
+def publishing() -> dict[Path, str]:
+    """The page and the vectors of the publisher contract, as they should be."""
+    vectors = SCHEMAS / "publishers" / "vectors.json"
+    kept = vectors.read_text("utf-8") if vectors.exists() else None
+    return {SCHEMAS / "publishers" / "CONTRACT.md": page(), vectors: document(kept)}
 
 
 if __name__ == "__main__":

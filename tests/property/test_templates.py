@@ -30,12 +30,12 @@ def inputs(
     draw: st.DrawFn, template: Template, names: st.SearchStrategy[str], link_chars_max: int
 ) -> RenderInput:
     """What a service may give this version: every required variable, any of the others."""
-    tails = st.text("ab09/?&=%#-_.", max_size=link_chars_max - len(ORIGIN) - 2)
+    tails = st.text("ab09/?&=#-_.", max_size=link_chars_max - len(ORIGIN) - 4)
     values = {}
     for name, variable in template.variables.items():
         if variable.required or draw(st.booleans()):
             fitting = names.map(lambda n, v=variable: n[: v.chars_max])  # type: ignore[misc]
-            values[name] = f"{ORIGIN}/{draw(tails)}x" if variable.is_link else draw(fitting)
+            values[name] = f"{ORIGIN}/r?{draw(tails)}x" if variable.is_link else draw(fitting)
     return RenderInput("int-0001-test", draw(LOCALES), draw(EXPIRIES), values)
 
 

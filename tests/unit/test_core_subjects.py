@@ -7,11 +7,11 @@ import pytest
 from schemas.attempt import AttemptState as A
 from schemas.decision import CloseKind, InputKind
 from schemas.ids import Channel
+from schemas.publishers.refusals import REQUEST_AHEAD_MS_MAX
 from schemas.reasons import Reason
 from schemas.record import Record
 from streams.core import subjects
 from streams.core.effects import Fate
-from streams.core.intake import REQUEST_AHEAD_MS_MAX
 from streams.core.subjects import Newest, Superseded, take
 from tests.builders import (
     DEADLINE_MS,

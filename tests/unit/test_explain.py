@@ -104,6 +104,17 @@ def test_the_announcement_of_a_request_is_part_of_its_story() -> None:
     assert "an older one would be over" in render(tell(ID, rows))
 
 
+def test_a_refusal_says_who_published_it_and_which_field_is_meant() -> None:
+    ask = builders.request(publisher="accounts-web", expiry_ms=T0 + 86_400_000)
+    text = render(tell(ID, rows_of(builders.play((0, ask)), [(K.INTENTS, 0, ask)])))
+    assert "  published by accounts-web" in text
+    assert "in the request: at /expiry_ms, published by accounts-web" in text
+
+
+def test_the_challenge_is_told_by_its_reference() -> None:
+    assert "challenge ch-1, the same in both channels" in render(tell(ID, fallback()))
+
+
 def test_the_chain_is_verified_from_what_the_audit_kept() -> None:
     rows = fallback()
     count = sum(r["record"] == "decision" for r in rows)

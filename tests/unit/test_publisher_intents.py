@@ -58,13 +58,16 @@ def new(**changes: Any) -> NewIntent:
     return replace(one, **changes)
 
 
-def publisher(kept: Kept | None = None, policies: dict[str, Policy] | None = None) -> IntentPublisher:
+def publisher(
+    kept: Kept | None = None, policies: dict[str, Policy] | None = None, name: str | None = None
+) -> IntentPublisher:
     return IntentPublisher(
         NAMES,
         publisher=kept or Kept(),
         sealing=SealingKey(PUBLIC),
         fingerprints=FingerprintKeys("k1", {"k1": b"f" * 32}),
         policies=dict(released()) if policies is None else policies,
+        name=name,
     )
 
 
@@ -77,6 +80,7 @@ def naive(**span: int) -> datetime:
 
 
 CONSENT_TEXT, GRANTED = "/sms_consent/text_ref", "/sms_consent/granted_at_ms"
+CHALLENGE = "/challenge_ref"
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("a deadline without a zone", {"deadline": naive(minutes=2)}, "naive_time", "/deadline"),
     ("a request without a zone", {"requested_at": naive()}, "naive_time", "/requested_at"),
@@ -112,6 +116,15 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "link_origin",
         "/variables",
     ),
+    (
+        "a link as the challenge",
+        {"challenge_ref": "https://app.example/r"},
+        "challenge_not_opaque",
+        CHALLENGE,
+    ),
+    ("the token as the challenge", {"challenge_ref": "canary"}, "challenge_not_opaque", CHALLENGE),
+    ("an address as the challenge", {"challenge_ref": EMAIL}, "invalid_field", CHALLENGE),
+    ("a number as the challenge", {"challenge_ref": PHONE}, "invalid_field", CHALLENGE),
     ("an address that is none", {"email": "ada.canary@"}, "syntax", "/email"),
     ("two addresses", {"email": f"{EMAIL}, b@example.com"}, "control_or_space", "/email"),
     ("a national number", {"phone": "07700900456"}, "not_e164", "/phone"),
@@ -205,6 +218,17 @@ def test_any_zone_names_the_same_instant() -> None:
     here, there = publisher().plan(new()), publisher().plan(new(**moved))
     for name in ("requested_at_ms", "deadline_ms", "expiry_ms"):
         assert getattr(here, name) == getattr(there, name)
+
+
+def test_a_service_that_has_a_name_says_it_in_the_record_and_beside_it() -> None:
+    kept = Kept()
+    assert publisher(kept, name="accounts-web").publish(new()).publisher == "accounts-web"
+    assert ("ce_source", b"accounts-web") in (kept.taken[0].headers or [])
+    assert publisher(kept).publish(new()).publisher is None
+    assert ("ce_source", b"backstop/publisher") in (kept.taken[1].headers or [])
+    with pytest.raises(RecordRefused) as caught:
+        publisher(name="ada@example.com").plan(new())
+    assert caught.value.pointer == "/publisher"
 
 
 def test_planning_produces_nothing() -> None:

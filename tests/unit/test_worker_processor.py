@@ -26,8 +26,11 @@ from streams.worker.accounting import balance
 from streams.worker.parking import Parking
 from streams.worker.processor import ORIGIN_HEADER, IntentProcessor
 from tests.builders import (
+    EMAIL_FP,
+    EXPIRY_MS,
     ID,
     SEALED,
+    SMS_FP,
     T0,
     attempt,
     cancelled,
@@ -272,3 +275,39 @@ def test_indexes_are_rebuilt_from_the_state() -> None:
     fresh.processor.restored(view)  # type: ignore[arg-type]
     assert fresh.processor.held_keys() == {0: {ID.encode()}}
     assert len(fresh.processor._parking[0]) == 1
+
+
+MISFITS: list[tuple[dict[str, Any], str]] = [
+    ({"deadline_ms": T0 + EXPIRY_MS}, "/deadline_ms"),
+    ({"deadline_ms": "soon"}, "/deadline_ms"),
+    ({"country": None}, "/country"),
+    ({"email_fingerprint": SMS_FP}, "/email_fingerprint"),
+    ({"sms_fingerprint": EMAIL_FP}, "/sms_fingerprint"),
+    ({"phone_verified_at_ms": T0 + 1}, "/phone_verified_at_ms"),
+    ({"publisher": CANARY}, "/publisher"),
+    ({"challenge_ref": CANARY}, "/challenge_ref"),
+    ({"challenge_ref": "https://app.example/r?t=1"}, "/challenge_ref"),
+    ({"challenge_ref": "+447700900123"}, "/challenge_ref"),
+    ({"sms_consent": {"granted_at_ms": T0, "text_ref": CANARY}}, "/sms_consent/text_ref"),
+]
+
+
+@pytest.mark.parametrize(("changes", "pointer"), MISFITS)
+def test_a_request_that_cannot_be_read_is_told_to_its_publisher_with_the_field(
+    changes: dict[str, Any], pointer: str
+) -> None:
+    body = orjson.loads(request().to_bytes()) | changes
+    value = orjson.dumps({name: held for name, held in body.items() if held is not None})
+    bench = Bench()
+    bench.give(TopicKind.INTENTS, value, headers=(("ce_source", b"accounts-web"),))
+    (letter,) = bench.letters()
+    told = (letter.reason, letter.publisher, letter.pointer, letter.intent_id)
+    assert told == (Reason.INVALID_FIELD, "accounts-web", pointer, ID)
+
+
+@pytest.mark.parametrize("source", [CANARY.encode(), b"https://a.example", b"+447700900123", b"\xff", b"A-B"])
+def test_a_source_that_is_no_name_is_not_repeated(source: bytes) -> None:
+    bench = Bench()
+    bench.give(TopicKind.INTENTS, b"{", headers=(("ce_source", source),))
+    (letter,) = bench.letters()
+    assert letter.publisher is None
