@@ -128,7 +128,7 @@ ON CONFLICT (fingerprint) DO UPDATE SET given_ms = excluded.given_ms WHERE c.giv
 -- The intent is done; the first reason stays.
 INSERT INTO closed (intent_id, reason, recorded_ms)
 VALUES (%(intent_id)s, %(reason)s, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
-ON CONFLICT (intent_id) DO NOTHING;
+ON CONFLICT (intent_id) DO NOTHING RETURNING intent_id;
 
 -- name: closed_as
 -- Which of these intents are done for this reason.
@@ -166,3 +166,62 @@ SET next_offset = greatest(closed_progress.next_offset, excluded.next_offset);
 -- name: progress_read
 -- How far the reading is, all partitions.
 SELECT topic, partition, next_offset FROM closed_progress;
+
+-- name: spend_lock
+-- The counts of these scopes are ours until the end, taken in the order given: after every other lock.
+SELECT count(pg_advisory_xact_lock(hashtextextended(scope, 2))) FROM unnest(%(scopes)s::text[]) AS scope;
+
+-- name: spend_read
+-- What was counted by scope: in this hour, on this day (UTC), in the last 24 hours, on the best of the 14 days before.
+SELECT scope,
+       coalesce(sum(messages) FILTER (WHERE hour_ms = %(hour_ms)s), 0)::int AS hour_messages,
+       coalesce(sum(amount) FILTER (WHERE hour_ms = %(hour_ms)s AND currency = %(currency)s), 0) AS hour_amount,
+       coalesce(sum(finished) FILTER (WHERE hour_ms = %(hour_ms)s), 0)::int AS hour_finished,
+       coalesce(sum(messages) FILTER (WHERE hour_ms >= %(day_ms)s), 0)::int AS day_messages,
+       coalesce(sum(amount) FILTER (WHERE hour_ms >= %(day_ms)s AND currency = %(currency)s), 0) AS day_amount,
+       coalesce(sum(messages) FILTER (WHERE hour_ms >= %(recent_ms)s), 0)::int AS recent_messages,
+       coalesce(sum(finished) FILTER (WHERE hour_ms >= %(recent_ms)s), 0)::int AS recent_finished,
+       coalesce(max(best.of_day), 0)::int AS best_day_finished
+FROM sms_spend AS s
+LEFT JOIN LATERAL (
+    SELECT max(of_day) AS of_day FROM (
+        SELECT sum(d.finished) AS of_day FROM sms_spend AS d
+        WHERE d.scope = s.scope AND d.hour_ms >= %(best_ms)s AND d.hour_ms < %(day_ms)s
+        GROUP BY d.hour_ms / 86400000) AS days) AS best ON true
+WHERE scope = ANY(%(scopes)s) AND hour_ms >= %(best_ms)s
+GROUP BY scope;
+
+-- name: spend_add
+-- One more SMS in every scope of its claim; what is older than anybody looks at goes.
+WITH gone AS (DELETE FROM sms_spend WHERE scope = ANY(%(scopes)s) AND hour_ms < %(kept_ms)s)
+INSERT INTO sms_spend AS s (scope, hour_ms, messages, segments, amount, currency, finished)
+SELECT scope, %(hour_ms)s, 1, %(segments)s, %(amount)s, %(currency)s, 0 FROM unnest(%(scopes)s::text[]) AS scope
+ON CONFLICT (scope, hour_ms, currency) DO UPDATE
+SET messages = s.messages + 1, segments = s.segments + excluded.segments, amount = s.amount + excluded.amount;
+
+-- name: spend_on_claim
+-- Where the claim was counted, on its row.
+UPDATE claims SET is_counted = true, country = %(country)s, purpose = %(purpose)s, segments = %(segments)s,
+       amount = %(amount)s, currency = %(currency)s, spend_scopes = %(scopes)s, spend_hour_ms = %(hour_ms)s
+WHERE intent_id = %(intent_id)s AND channel = 'sms';
+
+-- name: spend_off_claim
+-- Not taken by the provider: it counts no more, and only once.
+UPDATE claims SET is_counted = false WHERE claim_id = %(claim_id)s AND is_counted
+RETURNING spend_scopes AS scopes, spend_hour_ms AS hour_ms, segments, amount, currency;
+
+-- name: spend_give_back
+-- One SMS less in every scope of its claim.
+UPDATE sms_spend SET messages = greatest(messages - 1, 0), segments = greatest(segments - %(segments)s, 0),
+       amount = greatest(amount - %(amount)s, 0)
+WHERE scope = ANY(%(scopes)s) AND hour_ms = %(hour_ms)s AND currency = %(currency)s;
+
+-- name: spend_of_completed
+-- Where the SMS of these intents were counted.
+SELECT spend_scopes AS scopes, spend_hour_ms AS hour_ms, currency FROM claims
+WHERE intent_id = ANY(%(intents)s) AND channel = 'sms' AND is_counted;
+
+-- name: spend_finished
+-- One of these messages was of use.
+UPDATE sms_spend SET finished = finished + 1
+WHERE scope = ANY(%(scopes)s) AND hour_ms = %(hour_ms)s AND currency = %(currency)s;
