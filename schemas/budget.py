@@ -1,8 +1,8 @@
 """What SMS may cost, and how many may go out: limits per scope and window, read from one TOML file.
 
 A scope is what is counted together: one tenant, one country, one range of numbers. Only the scopes of
-`SCOPES` are counted, so only they can be limited; counting goes on whatever the file says, so that a new limit
-knows the day so far. It must not count: `sinks.dispatcher.spend` judges, the guard counts.
+`SCOPES` are counted, so only they can be limited; counting goes on whatever the file says, so that a new
+limit knows the day so far. It must not count: `sinks.dispatcher.spend` judges, the guard counts.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from schemas.errors import BudgetsRefused
-from schemas.ids import NAME_PATTERN, Country, Purpose, TenantId
+from schemas.ids import Country, LimitName, Purpose, TenantId
 from schemas.policy import Clause
 from schemas.price import Currency, Money
 from schemas.written import NotToml, shown, toml
 
 LIMITS_MAX = 50
-LimitName = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
 class Dimension(StrEnum):
@@ -125,9 +124,9 @@ class VelocityCap(Limit):
 class CompletionBreaker(Limit):
     """Against SMS pumping: how many may be without a completion at once.
 
-    In the last 24 hours fewer than the largest of `floor_day`, `share_day` of the best of the last 14 days and
-    `share_day` of what was completed; in the present hour than the largest of `floor_hour`, `share_hour` of a
-    sixth of that best day, and `share_hour` of what was completed in it.
+    In the last 24 hours fewer than the largest of `floor_day`, `share_day` of the best of the last 14 days
+    and `share_day` of what was completed; in the present hour than the largest of `floor_hour`, `share_hour`
+    of a sixth of that best day, and `share_hour` of what was completed in it.
     """
 
     floor_day: Annotated[int, Field(ge=1)]

@@ -5,10 +5,10 @@ All functions run inside a transaction of the guard, after its other locks. They
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sinks.dispatcher.spend import BEST_DAYS, DAY_MS, HOUR_MS, KEPT_MS, Cost, Used
+from sinks.dispatcher.spend import KEPT_MS, Cost, Used, windows
 from sinks.postgres.queries import load
 
 SQL = load("sinks.dispatcher")
@@ -18,17 +18,6 @@ _FIELDS = tuple(Used.__dataclass_fields__)
 def lock(cursor: Any, scopes: Iterable[str]) -> None:
     """Until the end of the transaction."""
     cursor.execute(SQL["spend_lock"], {"scopes": sorted(set(scopes))})
-
-
-def windows(now_ms: int) -> dict[str, int]:
-    """Where the hour, the day (UTC), the last 24 hours and the 14 days before today begin."""
-    hour_ms, day_ms = now_ms - now_ms % HOUR_MS, now_ms - now_ms % DAY_MS
-    return {
-        "hour_ms": hour_ms,
-        "day_ms": day_ms,
-        "recent_ms": hour_ms - DAY_MS + HOUR_MS,
-        "best_ms": day_ms - BEST_DAYS * DAY_MS,
-    }
 
 
 def read(cursor: Any, scopes: Iterable[str], currency: str, now_ms: int) -> dict[str, Used]:
@@ -44,13 +33,13 @@ def add(cursor: Any, intent_id: str, cost: Cost, now_ms: int) -> None:
         "intent_id": intent_id,
         "scopes": list(cost.scopes),
         "hour_ms": windows(now_ms)["hour_ms"],
-        "kept_ms": now_ms - KEPT_MS,
         "country": cost.country,
         "purpose": cost.purpose,
         "segments": cost.segments,
         "amount": cost.amount,
         "currency": cost.currency,
     }
+    cursor.execute(SQL["spend_forget"], {"kept_ms": now_ms - KEPT_MS})  # under the lock of `all`
     cursor.execute(SQL["spend_add"], given)
     cursor.execute(SQL["spend_on_claim"], given)
 
@@ -63,10 +52,11 @@ def give_back(cursor: Any, claim_id: str) -> None:
         cursor.execute(SQL["spend_give_back"], row)
 
 
-def completed(cursor: Any, intents: list[str]) -> None:
+def completed(cursor: Any, intents: Sequence[str]) -> None:
     """These were done by their people: their SMS were of use."""
-    rows: list[Mapping[str, Any]] = cursor.execute(SQL["spend_of_completed"], {"intents": intents}).fetchall()
+    rows = cursor.execute(SQL["spend_of_completed"], {"intents": list(intents)}).fetchall()
     if rows:
-        lock(cursor, (scope for row in rows for scope in row["scopes"]))
-    for row in rows:
-        cursor.execute(SQL["spend_finished"], row)
+        scopes = sorted({scope for row in rows for scope in row["scopes"]})
+        lock(cursor, scopes)
+        found = {"intents": sorted(row["intent_id"] for row in rows), "scopes": scopes}
+        cursor.execute(SQL["spend_finished"], found)

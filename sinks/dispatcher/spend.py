@@ -116,6 +116,17 @@ class Warned:
     share: Decimal
 
 
+def windows(now_ms: int) -> dict[str, int]:
+    """Where the hour, the day (UTC), the last 24 hours and the 14 days before today begin."""
+    hour_ms, day_ms = now_ms - now_ms % HOUR_MS, now_ms - now_ms % DAY_MS
+    return {
+        "hour_ms": hour_ms,
+        "day_ms": day_ms,
+        "recent_ms": hour_ms - DAY_MS + HOUR_MS,
+        "best_ms": day_ms - BEST_DAYS * DAY_MS,
+    }
+
+
 def met(budgets: Budgets, cost: Cost, used: Mapping[str, Used]) -> list[Met]:
     """Every limit that has no room for this one, the strictest first; empty: it may go."""
     found = [m for limit in budgets.all() for m in _met(limit, cost, used)]

@@ -16,10 +16,13 @@ from compose.scenario.log import Agenda
 from compose.simulator.behaviour import Model
 from compose.simulator.parts import Outage
 from schemas.accounts import Account, Capabilities
+from schemas.budget import UNLIMITED
 from schemas.control import ControlAction, Controls
 from schemas.fingerprints import FingerprintKeys
 from schemas.ids import Channel
 from schemas.policy import Policy
+from schemas.price import Prices
+from schemas.price import released as released_prices
 from schemas.record import TopicKind
 from schemas.sealed import SealingKey, UnsealingKeys, generate_key
 from schemas.templates.registry import shipped
@@ -132,7 +135,8 @@ class World:
         }
         self._build_log()
         self.database = Database(self.dice, self.fibers)
-        self.claims = MemoryClaims(lambda: self.agenda.now_ms)
+        self.prices, self.budgets = Prices(released_prices()), UNLIMITED
+        self.claims = MemoryClaims(lambda: self.agenda.now_ms, self.budgets)
         self.granted: list[Granted] = []
         self.handling: dict[str, int] = {}  # claim id -> since when everything in the logs counted for it
         self.processed: list[tuple[Message, Controls]] = []  # committed inputs, in the worker's order

@@ -16,3 +16,4 @@ CREATE TABLE sms_spend (
     finished int            NOT NULL,
     PRIMARY KEY (scope, hour_ms, currency)
 );
+CREATE INDEX sms_spend_by_hour ON sms_spend (hour_ms);
