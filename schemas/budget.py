@@ -23,6 +23,9 @@ from schemas.price import Currency, Money
 from schemas.written import NotToml, shown, toml
 
 LIMITS_MAX = 50
+AMOUNT_MAX, COUNT_MAX = Decimal(10**9), 10**9  # above any of a day; text and numbers stay of a size
+Messages = Annotated[int, Field(ge=1, le=COUNT_MAX)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Dimension(StrEnum):
@@ -104,14 +107,14 @@ class SpendCap(Limit):
     """Money per window: the estimate (segments times price) counts when the SMS is claimed."""
 
     window: Window
-    amount_max: Money
+    amount_max: Annotated[Money, Field(le=AMOUNT_MAX)]
 
 
 class VelocityCap(Limit):
     """Messages per window. `instant_only`: those before the deadline, because the e-mail failed."""
 
     window: Window
-    count_max: Annotated[int, Field(ge=1)]
+    count_max: Messages
     instant_only: bool = False
 
     @model_validator(mode="after")
@@ -129,10 +132,10 @@ class CompletionBreaker(Limit):
     of a sixth of that best day, and `share_hour` of what was completed in it.
     """
 
-    floor_day: Annotated[int, Field(ge=1)]
-    share_day: Annotated[float, Field(ge=0, le=1)] = 0.3
-    floor_hour: Annotated[int, Field(ge=1)]
-    share_hour: Annotated[float, Field(ge=0, le=1)] = 0.2
+    floor_day: Messages
+    share_day: Share = 0.3
+    floor_hour: Messages
+    share_hour: Share = 0.2
 
 
 class Budgets(Clause):
