@@ -63,8 +63,18 @@ class Prices:
 
     def per_segment(self, country: str, now_ms: int) -> Decimal | None:
         """What a segment costs there now; None: nobody said, so nothing is sent."""
+        table = self._table(now_ms)
+        return None if table is None else table.per_segment.get(country)
+
+    def least(self, now_ms: int, country: str | None = None) -> Decimal:
+        """The cheapest segment there, or anywhere; nothing when nobody said."""
+        table = self._table(now_ms)
+        found = {} if table is None else table.per_segment
+        return found.get(country, Decimal(0)) if country else min(found.values(), default=Decimal(0))
+
+    def _table(self, now_ms: int) -> PriceTable | None:
         there = [t for t in self._tables if t.from_ms <= now_ms]
-        return there[-1].per_segment.get(country) if there else None
+        return there[-1] if there else None
 
 
 def parse(text: str, *, name: str) -> PriceTable:

@@ -26,3 +26,7 @@ SELECT * FROM suppression_check(%(fingerprints)s::text[], %(who)s, %(why)s);
 -- name: suppression_list
 -- One page of the list, by fingerprint and channel; the reading is logged.
 SELECT * FROM suppression_list(%(fingerprint)s, %(channel)s, %(count)s, %(who)s, %(why)s);
+
+-- name: spend_scopes
+-- What SMS were counted in since then.
+SELECT DISTINCT scope FROM sms_spend WHERE hour_ms >= %(recent_ms)s;

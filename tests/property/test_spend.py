@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.budget import Budgets
@@ -27,10 +27,11 @@ NOT_TAKEN = ("refused", "failed", "held", "not_accepted")
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("claim"), st.integers(0, 7), st.integers(1, 3)),
-        st.tuples(st.just("begin"), st.integers(0, 7), st.just(0)),
-        st.tuples(st.just("finish"), st.integers(0, 7), st.sampled_from(("accepted", "unknown", *NOT_TAKEN))),
-        st.tuples(st.just("done"), st.integers(0, 7), st.just(0)),
+        st.tuples(st.just("claim"), st.integers(0, 4), st.integers(1, 3)),
+        st.tuples(st.just("lost"), st.integers(0, 4), st.just(0)),
+        st.tuples(st.just("begin"), st.integers(0, 4), st.just(0)),
+        st.tuples(st.just("finish"), st.integers(0, 4), st.sampled_from(("accepted", "unknown", *NOT_TAKEN))),
+        st.tuples(st.just("done"), st.integers(0, 4), st.just(0)),
         st.tuples(st.just("wait"), st.just(0), st.sampled_from((1_000, LEASE_MS + 10_001))),
     ),
     max_size=60,
@@ -54,6 +55,9 @@ class Outside:
                 self.claim(intent, how)
             case "begin" if intent in self.holders:
                 self.claims.begin(self.holders[intent])
+            case "lost" if intent in self.holders:
+                self.claims.begin(self.holders[intent])
+                self.finish(intent, "unknown")
             case "finish" if intent in self.holders:
                 self.finish(intent, how)
             case "done":
@@ -96,6 +100,7 @@ def name(intent: int) -> str:
     return f"int-{intent:04}-test"
 
 
+@settings(max_examples=400)
 @given(STEPS)
 def test_no_interleaving_passes_a_cap_and_the_counts_are_what_may_cost(
     steps: list[tuple[str, int, Any]],
