@@ -34,6 +34,7 @@ STEPS = st.lists(
         st.tuples(st.just("done"), st.integers(0, 4), st.just(0)),
         st.tuples(st.just("wait"), st.just(0), st.sampled_from((1_000, LEASE_MS + 10_001))),
     ),
+    min_size=20,  # short ones are in them
     max_size=60,
 )
 
