@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from compose import settings as configuration
+from compose.settings import Settings
+from schemas.budget import shipped
 from schemas.destinations import PhoneNumber
-from schemas.errors import PriceTableError
+from schemas.errors import PriceTableError, SettingsRefused
 from schemas.manifest import manifest, released_files
 from schemas.policy import released as released_policies
 from schemas.price import Prices, PriceTable, parse, read, released
@@ -88,6 +91,25 @@ def test_tables_that_contradict_each_other_are_refused(tables: list[PriceTable],
     with pytest.raises(PriceTableError) as found:
         Prices(tables)
     assert found.value.code == code
+
+
+def test_a_folder_of_prices_replaces_the_shipped_ones_and_must_be_in_the_currency_of_the_limits(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "v1.toml").write_text(TABLE.replace("sms:", "own:").replace("GB", "FR"))
+    (tmp_path / "MANIFEST").write_text(manifest(released_files(tmp_path)))
+    settings = Settings(prices_dir=tmp_path)
+    assert configuration.prices(settings).per_segment("GB", FROM_MS) is None
+    assert configuration.prices(settings).per_segment("FR", FROM_MS) == Decimal("0.05")
+    assert configuration.budgets(settings) == shipped()
+    table = (tmp_path / "own" / "v1.toml").read_text()
+    (tmp_path / "own" / "v1.toml").write_text(table.replace("EUR", "USD"))
+    with pytest.raises(SettingsRefused, match="manifest"):
+        configuration.prices(settings)
+    (tmp_path / "MANIFEST").write_text(manifest(released_files(tmp_path)))
+    with pytest.raises(SettingsRefused, match="limits are in EUR, prices in USD"):
+        configuration.budgets(settings)
 
 
 def test_a_table_altered_after_its_release_or_misnamed_is_refused(tmp_path: Path) -> None:
