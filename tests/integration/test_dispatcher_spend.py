@@ -46,9 +46,9 @@ class Site:
             Account(name="text-a", provider="simulated", channel=Channel.SMS, capabilities=Capabilities())
         )
 
-    def dispatcher(self, budgets: Budgets) -> Dispatcher:
+    def dispatcher(self, budgets: Budgets, fault: Callable[[str], None] = lambda _point: None) -> Dispatcher:
         ports = Ports(
-            claims=PostgresClaims(self.database, budgets),
+            claims=PostgresClaims(self.database, budgets, fault=fault),
             providers={"text-a": self.text},
             preparer=Preparer(
                 unsealing=UnsealingKeys([PRIVATE]),
@@ -275,6 +275,30 @@ def test_a_completion_that_comes_while_the_claim_waits_for_the_counts_is_seen(si
     with site.database.transaction() as cursor:
         assert cursor.execute(b"SELECT 1 FROM claims").fetchone() is None
     assert site.text.submitted == []
+
+
+def test_a_dispatcher_that_stands_still_in_its_claim_does_not_keep_the_others_from_theirs(site: Site) -> None:
+    """All SMS claims share a lock: whoever is frozen with it loses it within seconds, and claims nothing."""
+    stands, go_on = threading.Event(), threading.Event()
+
+    def fault(point: str) -> None:
+        if point == "in_claim":
+            stands.set()
+            assert go_on.wait(60.0)
+
+    found: list[Attempt] = []
+    frozen = site.dispatcher(spend("0.05"), fault)
+    thread = threading.Thread(target=lambda: found.append(site.ask(frozen, "0001", fiction(1))))
+    thread.start()
+    try:
+        assert stands.wait(30.0)
+        other = site.ask(site.dispatcher(spend("0.05")), "0002", fiction(2))
+        assert other.state is AttemptState.ACCEPTED
+    finally:
+        go_on.set()
+        thread.join(30.0)
+    assert [a.reason for a in found] == [Reason.SPEND_EXHAUSTED]  # asked again, and there was none left
+    assert len(site.text.submitted) == 1
 
 
 def _waits_for_a_lock(database: Database) -> bool:

@@ -44,7 +44,7 @@ def test_two_readers_that_know_nothing_of_a_subject_do_not_both_take_theirs_for_
         thread.start()
         return thread
 
-    one, other = Database(fresh_dsn), Database(fresh_dsn)
+    one, other = Database(fresh_dsn, idle_ms_max=60_000), Database(fresh_dsn)
     try:
         slow = write(PostgresClaims(one, UNLIMITED, fault=before_the_commit), ahead)
         assert written.wait(30.0)
