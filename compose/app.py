@@ -14,6 +14,7 @@ import typer
 
 from compose import logs
 from compose.commands import (
+    budget,
     contract,
     demo,
     doctor,
@@ -74,6 +75,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(publish.app, name="publish")
 app.add_typer(sample.app, name="sample")
 app.add_typer(suppression.app, name="suppression")
+app.add_typer(budget.app, name="budget")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(template.app, name="template")
 app.add_typer(policy.app, name="policy")

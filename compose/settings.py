@@ -18,9 +18,15 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_va
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.accounts import Account
-from schemas.errors import PolicyError, SettingsRefused
+from schemas.budget import Budgets
+from schemas.budget import parse as parse_budgets
+from schemas.budget import shipped as shipped_budgets
+from schemas.errors import BudgetsRefused, PolicyError, PriceTableError, SettingsRefused
 from schemas.policy import Policy, released, table
 from schemas.policy import read as read_policies
+from schemas.price import Prices
+from schemas.price import read as read_prices
+from schemas.price import released as released_prices
 from schemas.record import Model
 from schemas.templates.registry import Catalogue, shipped
 from schemas.templates.registry import read as read_catalogue
@@ -74,6 +80,10 @@ class Settings(BaseSettings):
     policies_dir: Path | None = None
     # Folder of template versions beside the shipped ones: `<name>/v<n>/` and `MANIFEST`.
     templates_dir: Path | None = None
+    # Folder of price tables instead of the shipped one: `<name>/v<n>.toml` and `MANIFEST`.
+    prices_dir: Path | None = None
+    # TOML file of limits on SMS instead of the shipped ones; in the currency of the prices.
+    budgets_file: Path | None = None
 
     # The worker's slot names its transactional id: one live process per slot.
     worker_slot: str = Field(default_factory=lambda: f"{socket.gethostname()}-0")
@@ -242,3 +252,30 @@ def policies(settings: Settings) -> dict[str, Policy]:
         return table(found)
     except PolicyError as exc:
         raise SettingsRefused([f"policies_dir: {exc}"]) from None
+
+
+def prices(settings: Settings) -> Prices:
+    """The price tables of `prices_dir`, else the shipped ones. Raises `SettingsRefused`."""
+    if settings.prices_dir is None:
+        return Prices(released_prices())
+    _check_folder("prices_dir", settings.prices_dir)
+    try:
+        return Prices(read_prices(settings.prices_dir))
+    except (OSError, PriceTableError) as exc:
+        raise SettingsRefused([f"prices_dir: {exc}"]) from None
+
+
+def budgets(settings: Settings) -> Budgets:
+    """The limits of `budgets_file`, else the shipped ones. Raises `SettingsRefused`."""
+    found, path = shipped_budgets(), settings.budgets_file
+    if path is not None:
+        try:
+            found = parse_budgets(path.read_text("utf-8"), name=shown(str(path)))
+        except (OSError, ValueError) as exc:  # not there, not UTF-8, not a path
+            raise SettingsRefused([f"budgets_file: cannot be read ({type(exc).__name__})"]) from None
+        except BudgetsRefused as exc:
+            raise SettingsRefused([f"budgets_file: {exc}"]) from None
+    priced_in = prices(settings).currency
+    if found.currency != priced_in:
+        raise SettingsRefused([f"budgets_file: limits are in {found.currency}, prices in {priced_in}"])
+    return found

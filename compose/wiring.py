@@ -186,7 +186,9 @@ def run_dispatcher(settings: Settings, stop: threading.Event, fault: Fault = no_
     refuse_replay(settings)
     names, clock = preflight(settings).names, SystemClock()
     held = keys.dispatcher_keys(settings.keys)
-    claims = PostgresClaims(guard(settings, size_max=settings.dispatcher_concurrency + 4), fault=fault)
+    prices, budgets = configuration.prices(settings), configuration.budgets(settings)
+    database = guard(settings, size_max=settings.dispatcher_concurrency + 4)
+    claims = PostgresClaims(database, budgets, fault=fault)
     board = ControlBoard()
     reader = BroadcastReader(settings.kafka, names[TopicKind.CONTROLS], _take(board), lambda: None)
     facts = FactsReader(settings.kafka, names, claims, session_timeout_ms=settings.session_timeout_ms)
@@ -200,6 +202,7 @@ def run_dispatcher(settings: Settings, stop: threading.Event, fault: Fault = no_
             digest_key=held.digest_key,
             templates=configuration.templates(settings),
         ),
+        prices=prices,
         clock=clock,
         new_id=random_id,
         controls=lambda: board.controls,

@@ -18,6 +18,7 @@ from schemas.ids import (
     FingerprintText,
     Instant,
     IntentId,
+    LimitName,
     OpaqueToken,
     RecordId,
     TemplateRef,
@@ -64,6 +65,7 @@ class Attempt(Record):
     `reason` is there whenever nothing was sent or the provider refused (`NEEDS_REASON`).
     `retry_at_ms` is when another order makes sense (held, not_accepted). `request_digest` is a keyed
     hash of the rendered request. `unrecorded` says the database was away when this was published.
+    `limits` names the limits on SMS that were reached when it asked (`schemas.budget`), whatever they did.
     """
 
     record: Literal["attempt"] = "attempt"
@@ -85,6 +87,7 @@ class Attempt(Record):
     lease_until_ms: Instant | None = None
     at_ms: Instant
     unrecorded: bool = False
+    limits: tuple[LimitName, ...] | None = None
 
     @model_validator(mode="after")
     def _says_why(self) -> Self:

@@ -98,6 +98,20 @@ class PolicyError(BackstopError):
     remedy = "Release a new policy version; released ones never change."
 
 
+class PriceTableError(BackstopError):
+    """A price table is malformed, contradicts another, or was altered after its release."""
+
+    remedy = "Release a new version of the price table; released ones never change."
+
+
+class BudgetsRefused(BackstopError):
+    """The budgets file asks for something that is not counted, or contradicts itself."""
+
+    remedy = (
+        "Correct what is named in the budgets file; `schemas/budgets/default.toml` is a complete example."
+    )
+
+
 class RecordRefused(BackstopError):
     """A record would not be accepted by its readers, so it was not produced. `pointer` names the field."""
 

@@ -16,6 +16,7 @@ from typing import NoReturn
 from schemas.destinations import EmailAddress, PhoneNumber
 
 HEX_CHARS = 32
+RANGE_DIGITS = 3  # the last ones, which the numbers of a range differ in
 KEY_BYTES_MIN = 32
 _KEY_ID = re.compile(r"[a-z0-9]{1,16}")
 
@@ -47,6 +48,10 @@ class FingerprintKeys:
     def of_subject(self, tenant: str, subject: str) -> str:
         """Of whatever a service calls a person by, such as an account id; two tenants never share one."""
         return self._hash(self.current, "u", f"{tenant}\x00{subject}")
+
+    def of_range(self, number: PhoneNumber) -> str:
+        """Of the thousand numbers around this one, to count them together; it finds nobody."""
+        return self._hash(self.current, "r", number.reveal()[:-RANGE_DIGITS])
 
     def all_of(self, destination: EmailAddress | PhoneNumber) -> tuple[str, ...]:
         """Under every live key, the current one first."""

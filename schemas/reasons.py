@@ -249,6 +249,16 @@ class Reason(StrEnum):
         ReasonClass.POLICY,
         "The policy does not send SMS to this country.",
     )
+    COUNTRY_NOT_PRICED = (
+        "country_not_priced",
+        ReasonClass.POLICY,
+        "No price is known for an SMS to this country, so none is sent.",
+    )
+    SMS_LIMIT_REACHED = (
+        "sms_limit_reached",
+        ReasonClass.POLICY,
+        "A limit on SMS is reached whose action is to refuse; the attempt names it.",
+    )
     TOO_LATE_FOR_SMS = (
         "too_late_for_sms",
         ReasonClass.POLICY,

@@ -11,9 +11,12 @@ from typing import Any
 
 from schemas.accounts import Account, Capabilities
 from schemas.attempt import Attempt
+from schemas.budget import UNLIMITED, Budgets
 from schemas.control import Controls
 from schemas.errors import GuardUnavailable
 from schemas.ids import Channel
+from schemas.price import Prices
+from schemas.price import released as released_prices
 from schemas.sealed import UnsealingKeys
 from schemas.templates.registry import shipped
 from sinks.dispatcher.claims_memory import MemoryClaims
@@ -73,9 +76,10 @@ class Crash(BaseException):
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, budgets: Budgets = UNLIMITED) -> None:
+        self.budgets, self.prices = budgets, Prices(released_prices())
         self.clock = ScriptedClock()
-        self.claims = Away(self.clock.now_ms)
+        self.claims = Away(self.clock.now_ms, self.budgets)
         self.controls = Controls()
         self.completions_read, self.clock_trusted = True, True
         self.crash_at = ""
@@ -94,6 +98,7 @@ class Bench:
             preparer=Preparer(
                 unsealing=self.unsealing, fingerprints=PRINTS, digest_key=b"d" * 32, templates=shipped()
             ),
+            prices=self.prices,
             clock=self.clock,
             new_id=lambda: f"claim-{next(self.ids)}",
             controls=lambda: self.controls,

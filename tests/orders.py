@@ -21,11 +21,12 @@ VARIABLES = {"link": "https://app.example/r?t=canary", "name": "Ada"}
 
 
 def order(number: int = 1, channel: Channel = Channel.EMAIL, *, t0: int = T0, **changes: Any) -> Dispatch:
-    """Valid, ordered at `t0` (ms), deadline after a minute; `payload_variables` and `payload_email`, in
-    the spelling that is given, go into the envelope."""
+    """Valid, ordered at `t0` (ms), deadline after a minute; `payload_variables`, `payload_email` and
+    `payload_phone`, in the spelling that is given, go into the envelope."""
     intent = changes.get("intent_id", "int-0001-test")
     email = changes.pop("payload_email", EMAIL.reveal())
-    email_fp, sms_fp = PRINTS.of(EmailAddress.parse(email)), PRINTS.of(PHONE)
+    phone = PhoneNumber.parse(changes.pop("payload_phone", PHONE.reveal()))
+    email_fp, sms_fp = PRINTS.of(EmailAddress.parse(email)), PRINTS.of(phone)
     binding = Binding(
         intent,
         "tenant-0001",
@@ -36,7 +37,7 @@ def order(number: int = 1, channel: Channel = Channel.EMAIL, *, t0: int = T0, **
         email_fp,
         sms_fp,
     )
-    payload = Payload(email, PHONE.reveal(), changes.pop("payload_variables", VARIABLES))
+    payload = Payload(email, phone.reveal(), changes.pop("payload_variables", VARIABLES))
     fields: dict[str, Any] = {
         "decision_id": "int-0001-test:1",
         "intent_id": intent,
@@ -49,7 +50,7 @@ def order(number: int = 1, channel: Channel = Channel.EMAIL, *, t0: int = T0, **
         "submission_no": number,
         "provider_account": "mail-a" if channel is Channel.EMAIL else "text-a",
         "locale": "en",
-        "country": "GB",
+        "country": phone.country,
         "email_fingerprint": email_fp,
         "sms_fingerprint": sms_fp,
         "deadline_ms": t0 + 60_000,

@@ -32,7 +32,7 @@ class Finding:
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document for machines.")] = False,
 ) -> None:
-    """Check settings, keys, policies, templates, libraries, Kafka, topics, Postgres and accounts.
+    """Check settings, keys, policies, templates, prices, budgets, libraries and accounts, Kafka and Postgres.
 
     Exit 1 when something is not well.
 
@@ -75,6 +75,8 @@ def _findings() -> Iterator[Finding]:
         return
     known = settings
     yield _checked("policies", lambda: f"{len(configuration.policies(known))} versions")
+    yield _checked("prices", lambda: f"in {configuration.prices(known).currency}")
+    yield _checked("budgets", lambda: f"{len(list(configuration.budgets(known).all()))} limits")
     yield _checked("accounts", lambda: ", ".join(wiring.provider_accounts(known)) or "none configured")
     yield _checked("keys", lambda: (keys.letter_key(known.keys), f"readable in {known.keys}")[1])
     kafka = _checked("Kafka", lambda: "; ".join(admin.warnings(known.kafka)) or "answers")

@@ -85,6 +85,18 @@ visibility_delay_ms = 300
 lookups_per_s = 200.0
 """
 
+# A run sends what a day of a small service sends, all of it to one range: the numbers reserved for fiction.
+BUDGETS = """
+currency = "EUR"
+
+[[spend]]
+name = "all_day"
+per = []
+window = "day"
+amount_max = "100"
+action = "hold"
+"""
+
 _POLICIES = (
     ("password_reset__demo", "password_reset", "urgent", "password_reset:v1", "simulated-email"),
     ("password_reset__keyed", "password_reset", "urgent", "password_reset:v1", "simulated-email-keyed"),
@@ -101,6 +113,7 @@ def write(folder: Path, *, simulator_url: str, late_evidence_ms: int = 4_000) ->
         token.touch(mode=0o600)
         token.write_text(random_id())
     (folder / "accounts.toml").write_text(ACCOUNTS.format(url=simulator_url, token=token))
+    (folder / "budgets.toml").write_text(BUDGETS)
     texts = {}
     for name, purpose, urgency, template, account in _POLICIES:
         texts[f"{name}:v1"] = POLICY.format(
@@ -125,6 +138,7 @@ def environment(folder: Path, *, kafka: str, postgres: str, prefix: str) -> Mapp
         "BACKSTOP_MIN_INSYNC": "1",
         "BACKSTOP_KEYS": str(folder / "keys"),
         "BACKSTOP_ACCOUNTS_FILE": str(folder / "accounts.toml"),
+        "BACKSTOP_BUDGETS_FILE": str(folder / "budgets.toml"),
         "BACKSTOP_POLICIES_DIR": str(folder / "policies"),
         "BACKSTOP_SESSION_TIMEOUT_MS": "3000",
         "BACKSTOP_TRANSACTION_TIMEOUT_MS": "5000",

@@ -24,6 +24,8 @@ from schemas.errors import RecordRefused
 from schemas.fingerprints import FingerprintKeys
 from schemas.ids import Channel
 from schemas.policy import Policy
+from schemas.price import Prices
+from schemas.price import released as released_prices
 from schemas.record import TopicKind
 from schemas.sealed import SealingKey, UnsealingKeys, generate_key
 from schemas.templates.registry import shipped
@@ -161,6 +163,7 @@ class _Stage:
             preparer=Preparer(
                 unsealing=unsealing, fingerprints=self._prints, digest_key=_KEY, templates=shipped()
             ),
+            prices=Prices(released_prices()),
             clock=clock,
             new_id=lambda: f"claim-{next(numbers):04}",
             controls=lambda: self._board.controls,

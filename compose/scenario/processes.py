@@ -13,6 +13,7 @@ from typing import Any
 
 from compose.scenario.format import Fault, Process
 from compose.scenario.log import Agenda, MemoryLog, Stored
+from schemas.budget import shipped
 from schemas.codec import decode, headers
 from schemas.dispatch import Dispatch
 from schemas.errors import GuardUnavailable
@@ -77,7 +78,7 @@ class GuardedClaims(MemoryClaims):
     """The guard in memory, away while the database is."""
 
     def __init__(self, clock_ms: Callable[[], int], outages: Outages) -> None:
-        super().__init__(clock_ms)
+        super().__init__(clock_ms, shipped())
         self._now_ms, self._outages = clock_ms, outages
 
     def claim(self, request: Any) -> Any:

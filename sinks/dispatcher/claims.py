@@ -13,10 +13,13 @@ from typing import Any, Protocol
 
 from psycopg.types.json import Jsonb
 
+from schemas.budget import Budgets
 from schemas.ids import Channel
 from schemas.reasons import Reason, reason_of
 from schemas.subject import SubjectSeen
+from sinks.dispatcher import counted
 from sinks.dispatcher.rules import (
+    NOT_TAKEN,
     ClaimRequest,
     Facts,
     Grant,
@@ -25,7 +28,9 @@ from sinks.dispatcher.rules import (
     Row,
     RowAnswer,
     Verdict,
+    afford,
     answer_of,
+    is_to_count,
     judge,
 )
 from sinks.dispatcher.subjects import weigh
@@ -47,7 +52,7 @@ class Claims(Protocol):
         ...
 
     def claim(self, request: ClaimRequest) -> Verdict:
-        """Judge the order and, when granted, write the row, in one transaction."""
+        """Judge the order and, when granted, write the row and count what it costs, in one transaction."""
         ...
 
     def look(
@@ -84,7 +89,8 @@ class Claims(Protocol):
     ) -> bool:
         """Write the result (and a suppression) in one transaction; False when the claim was lost meanwhile:
         the result is kept as a late one. `submission_no` is the number it answers; a row never goes back.
-        A row given up as unknown takes what its holder learned, and the higher number it was told under."""
+        A row given up as unknown takes what its holder learned, and the higher number it was told under.
+        What an SMS was counted for is given back, once, when no submission of it can have left."""
         ...
 
     def write_facts(
@@ -108,9 +114,11 @@ class Claims(Protocol):
 class PostgresClaims:
     """The guard in Postgres: `synchronous_commit=on`, advisory locks per destination and intent."""
 
-    def __init__(self, database: Database, *, fault: Callable[[str], None] = lambda _point: None) -> None:
+    def __init__(
+        self, database: Database, budgets: Budgets, *, fault: Callable[[str], None] = lambda _point: None
+    ) -> None:
         """`fault` is for crash tests: called by name when a row is written and not yet committed."""
-        self._database, self._fault = database, fault
+        self._database, self._budgets, self._fault = database, budgets, fault
 
     def now_ms(self) -> int:
         with self._database.transaction() as cursor:
@@ -127,9 +135,15 @@ class PostgresClaims:
         }
         with self._database.transaction() as cursor:
             cursor.execute(SQL["lock_fingerprint"], values)
-            now_ms = int(cursor.execute(SQL["now_ms"]).fetchone()["now_ms"])  # type: ignore[index]
-            row = _row(cursor.execute(SQL["claim_read"], values).fetchone())
-            verdict = judge(request, row, _facts(cursor, values), now_ms)
+            verdict, row, now_ms = _judged(cursor, request, values)
+            cost = request.cost if is_to_count(request, row) else None
+            if isinstance(verdict, Grant) and cost is not None:
+                counted.lock(cursor, cost.scopes)
+                # Waiting for the counts took time, in which the intent may have ended.
+                verdict, row, now_ms = _judged(cursor, request, values)
+                if isinstance(verdict, Grant):
+                    used = counted.read(cursor, cost.scopes, cost.currency, now_ms)
+                    verdict = afford(verdict, self._budgets, cost, used)
             if isinstance(verdict, Grant):
                 statement = SQL["claim_insert" if verdict.is_first else "claim_again"]
                 cursor.execute(
@@ -150,6 +164,8 @@ class PostgresClaims:
                         "may_have_left": verdict.may_have_left,
                     },
                 )
+                if cost is not None:
+                    counted.add(cursor, request.intent_id, cost, now_ms)
                 self._fault("in_claim")
             return verdict
 
@@ -215,6 +231,8 @@ class PostgresClaims:
                 cursor.execute(SQL["late_result"], values)
             if suppress is not None:
                 _list(cursor, Listed(suppress[0], channel.value, suppress[1], claim_id))
+            if ours and state in NOT_TAKEN:
+                counted.give_back(cursor, claim_id)
             self._fault("in_result")
             return ours
 
@@ -231,8 +249,7 @@ class PostgresClaims:
         with self._database.transaction() as cursor:
             if asked:  # before anything else is locked
                 cursor.execute(SQL["subjects_lock"])
-            for intent_id, reason in closed:
-                cursor.execute(SQL["closed_write"], {"intent_id": intent_id, "reason": reason.value})
+            done = [intent_id for intent_id, reason in closed if _is_news(cursor, intent_id, reason)]
             _supersede(cursor, asked)
             for off in lifted:
                 place = {"fingerprint": off.fingerprint, "channel": off.channel}
@@ -247,6 +264,8 @@ class PostgresClaims:
             for (topic, partition), offset in progress.items():
                 read = {"topic": topic, "partition": partition, "next_offset": offset}
                 cursor.execute(SQL["progress_write"], read)
+            if done:  # the counts are locked after everything else
+                counted.completed(cursor, done)
             self._fault("in_facts")
         self._fault("after_facts")
 
@@ -254,6 +273,13 @@ class PostgresClaims:
         with self._database.transaction() as cursor:
             rows = cursor.execute(SQL["progress_read"]).fetchall()
         return {(str(r["topic"]), int(r["partition"])): int(r["next_offset"]) for r in rows}
+
+
+def _is_news(cursor: Any, intent_id: str, reason: Reason) -> bool:
+    """Close it; whether it is by this that its person did the thing."""
+    given = {"intent_id": intent_id, "reason": reason.value}
+    written = cursor.execute(SQL["closed_write"], given).fetchone() is not None
+    return written and reason is Reason.COMPLETED
 
 
 def _list(cursor: Any, one: Listed) -> None:
@@ -298,6 +324,13 @@ def _row(found: Mapping[str, Any] | None) -> Row | None:
     if found is None:
         return None
     return Row(**{name: found[name] for name in Row.__dataclass_fields__})
+
+
+def _judged(cursor: Any, request: ClaimRequest, values: Mapping[str, Any]) -> tuple[Verdict, Row | None, int]:
+    """By the database's clock and everything it knows now, but for the counts."""
+    now_ms = int(cursor.execute(SQL["now_ms"]).fetchone()["now_ms"])
+    row = _row(cursor.execute(SQL["claim_read"], values).fetchone())
+    return judge(request, row, _facts(cursor, values), now_ms), row, now_ms
 
 
 def _facts(cursor: Any, values: Mapping[str, Any]) -> Facts:

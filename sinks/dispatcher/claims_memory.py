@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from schemas.budget import Budgets
 from schemas.ids import Channel
 from schemas.reasons import Reason
 from schemas.subject import SubjectSeen
+from sinks.dispatcher.counted_memory import Counts
 from sinks.dispatcher.rules import (
     ClaimRequest,
     Facts,
@@ -23,7 +25,10 @@ from sinks.dispatcher.rules import (
     Row,
     RowAnswer,
     Verdict,
+    afford,
     answer_of,
+    gives_back,
+    is_to_count,
     judge,
 )
 from sinks.dispatcher.subjects import weigh
@@ -43,8 +48,9 @@ class _Entry:
 class MemoryClaims:
     """`clock_ms` is the guard's clock."""
 
-    def __init__(self, clock_ms: Callable[[], int]) -> None:
-        self._clock_ms, self._lock = clock_ms, threading.RLock()
+    def __init__(self, clock_ms: Callable[[], int], budgets: Budgets) -> None:
+        self._clock_ms, self._budgets, self._lock = clock_ms, budgets, threading.RLock()
+        self._counts = Counts()
         self._rows: dict[tuple[str, Channel], Row] = {}
         self._expiries: dict[str, int] = {}
         self._closed: dict[str, Reason] = {}
@@ -71,7 +77,13 @@ class MemoryClaims:
                 self._expiries.get(request.intent_id, request.expiry_ms) != request.expiry_ms,
             )
             verdict = judge(request, row, facts, now_ms)
+            cost = request.cost if is_to_count(request, row) else None
+            if isinstance(verdict, Grant) and cost is not None:
+                used = self._counts.read(cost.scopes, cost.currency, now_ms)
+                verdict = afford(verdict, self._budgets, cost, used)
             if isinstance(verdict, Grant):
+                if cost is not None:
+                    self._counts.add(request.intent_id, cost, now_ms)
                 self._expiries[request.intent_id] = request.expiry_ms
                 self._rows[place] = Row(
                     request.submission_no,
@@ -85,6 +97,7 @@ class MemoryClaims:
                     None,
                     request.unless_sms_claimed,
                     verdict.may_have_left,
+                    request.cost is not None,
                 )
             return verdict
 
@@ -169,7 +182,11 @@ class MemoryClaims:
                     self.late[claim_id] = result
                 return False
             number = max(row.submission_no, submission_no)
-            self._rows[intent_id, channel] = replace(row, state=state, result=result, submission_no=number)
+            row = replace(row, state=state, result=result, submission_no=number)
+            if row.is_counted and gives_back(state, may_have_left=row.may_have_left):
+                self._counts.give_back(intent_id)
+                row = replace(row, is_counted=False)
+            self._rows[intent_id, channel] = row
             return True
 
     def write_facts(
@@ -184,6 +201,8 @@ class MemoryClaims:
     ) -> None:
         with self._lock:
             for intent_id, reason in closed:
+                if intent_id not in self._closed and reason is Reason.COMPLETED:
+                    self._counts.completed([intent_id])
                 self._closed.setdefault(intent_id, reason)
             gone = {i for i, reason in self._closed.items() if reason is Reason.SUPERSEDED} if asked else ()
             changed, over = weigh(self._subjects, asked, gone=gone)

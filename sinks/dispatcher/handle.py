@@ -8,7 +8,7 @@ order another one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import orjson
 
@@ -18,6 +18,7 @@ from schemas.errors import GuardUnavailable
 from schemas.ids import Channel
 from schemas.reasons import Reason, ReasonClass
 from schemas.suppression import Suppression
+from sinks.dispatcher.estimate import LimitLog, cost_of
 from sinks.dispatcher.ports import Handled, Limits, Ports
 from sinks.dispatcher.prepare import Prepared, Problem
 from sinks.dispatcher.rules import (
@@ -33,6 +34,7 @@ from sinks.dispatcher.rules import (
     Verdict,
     asked_again_from_ms,
 )
+from sinks.dispatcher.spend import Cost, Met
 from sinks.postgres.pool import NOT_REACHED
 from sinks.providers.base import Submission, SubmitResult
 from streams.core.evidence import SUPPRESSING
@@ -44,7 +46,7 @@ class Dispatcher:
     """One per process; `handle` may be called from several threads for different intents."""
 
     def __init__(self, ports: Ports, limits: Limits) -> None:
-        self._ports, self._limits = ports, limits
+        self._ports, self._limits, self._limit_log = ports, limits, LimitLog()
 
     def handle(self, order: Dispatch) -> Handled:
         """One order. Never raises for what the world does; a raise is a fault of ours."""
@@ -56,10 +58,15 @@ class Dispatcher:
             ours = prepared.reason.reason_class is ReasonClass.OURS
             state = AttemptState.HELD if ours else AttemptState.REFUSED
             return self._unclaimed(order, state, prepared.reason)
+        cost: Cost | None = None
+        if order.channel is Channel.SMS:
+            cost = cost_of(order, prepared, self._ports.prices, now_ms)
+            if cost is None:
+                return self._unclaimed(order, AttemptState.REFUSED, Reason.COUNTRY_NOT_PRICED)
         held = self._gate(order)
         if held is not None:
             return self._unclaimed(order, AttemptState.HELD, held)
-        return self._claim(order, prepared)
+        return self._claim(order, prepared, cost)
 
     def _unclaimed(self, order: Dispatch, state: AttemptState, reason: Reason) -> Handled:
         """Say that nothing was sent, unless the row knows better: an earlier delivery of this order may have
@@ -129,8 +136,8 @@ class Dispatcher:
 
     # the claim
 
-    def _claim(self, order: Dispatch, prepared: Prepared) -> Handled:
-        request = self._request(order, prepared)
+    def _claim(self, order: Dispatch, prepared: Prepared, cost: Cost | None) -> Handled:
+        request = self._request(order, prepared, cost)
         started = self._ports.clock.monotonic()
         self._ports.fault("before_claim")
         try:
@@ -140,15 +147,21 @@ class Dispatcher:
             # the machine's next order takes it over once the lease has ended.
             return self._hold(order, Reason.GUARD_UNAVAILABLE)
         self._ports.fault("after_claim")
+        if isinstance(verdict, Grant | Refuse | GiveBack) and verdict.met:
+            self._limit_log.reached(verdict.met, self._ports.clock.now_ms())
         match verdict:
             case Grant():
+                self._limit_log.passed(verdict.warned)
                 return self._submit(order, prepared, request, grant=verdict, started=started)
             case Refuse():
-                return Handled(attempts=[self._attempt(order, AttemptState.REFUSED, reason=verdict.reason)])
+                return self._said_no(order, AttemptState.REFUSED, verdict)
             case GiveBack():
-                return self._hold(order, verdict.reason)
+                return self._said_no(order, AttemptState.HELD, verdict)
             case Stored() | Busy() | Expired() | Superseded():
                 return self._answered(order, verdict)
+
+    def _said_no(self, order: Dispatch, state: AttemptState, verdict: Refuse | GiveBack) -> Handled:
+        return Handled(attempts=[self._attempt(order, state, reason=verdict.reason, met=verdict.met)])
 
     def _ask(self, request: ClaimRequest) -> Verdict:
         """A commit whose answer was lost is found again by its claim id, once."""
@@ -159,7 +172,7 @@ class Dispatcher:
                 raise
             return self._ports.claims.claim(request)
 
-    def _request(self, order: Dispatch, prepared: Prepared) -> ClaimRequest:
+    def _request(self, order: Dispatch, prepared: Prepared, cost: Cost | None) -> ClaimRequest:
         return ClaimRequest(
             intent_id=order.intent_id,
             channel=order.channel,
@@ -174,6 +187,7 @@ class Dispatcher:
             account=order.provider_account,
             unless_sms_claimed=order.unless_sms_claimed,
             after_unknown=order.after_unknown,
+            cost=cost,
             key_until_ms=order.key_until_ms or 0,
             claim_id=self._ports.new_id(),
             lease_ms=self._limits.lease_ms,
@@ -227,6 +241,7 @@ class Dispatcher:
             submitted_ms=submitted_ms,
             lease_until_ms=(submitted_ms or 0) + limits.lease_ms,
             fingerprint=prepared.fingerprint,
+            met=grant.met,
         )
         suppress = (prepared.fingerprint, result.reason) if result.suppress and result.reason else None
         return self._record(order, request.claim_id, attempt, suppress)
@@ -329,6 +344,7 @@ class Dispatcher:
         submitted_ms: int | None = None,
         lease_until_ms: int | None = None,
         fingerprint: str | None = None,
+        met: Sequence[Met] = (),
     ) -> Attempt:
         submission_no = order.submission_no if number is None else number
         at_ms = self._ports.clock.now_ms()
@@ -350,6 +366,7 @@ class Dispatcher:
             submitted_at_ms=submitted_ms,
             lease_until_ms=lease_until_ms,
             at_ms=at_ms,
+            limits=tuple(m.limit for m in met) or None,
         )
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from schemas.attempt import Attempt
 from schemas.control import Controls
+from schemas.price import Prices
 from schemas.suppression import Suppression
 from sinks.dispatcher.claims import Claims
 from sinks.dispatcher.prepare import Preparer
@@ -41,6 +42,7 @@ class Ports:
     claims: Claims
     providers: Mapping[str, Provider]
     preparer: Preparer
+    prices: Prices
     clock: HandlerClock
     new_id: Callable[[], str]
     controls: Callable[[], Controls]

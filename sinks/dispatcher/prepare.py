@@ -43,6 +43,8 @@ class Prepared:
     text: str = field(repr=False)
     subject: str | None = field(default=None, repr=False)
     html: str | None = field(default=None, repr=False)
+    segments: int = 0  # of an SMS, and the keyed hash of the thousand numbers around its recipient's
+    number_range: str = ""
 
     def submission(self, reference: str, *, ttl_ms: int) -> Submission:
         return Submission(
@@ -126,7 +128,17 @@ class Preparer:
             return Prepared(to, prints[0], prints, digest, sender, email.text, email.subject, email.html)
         sms = render.render_sms(template, given)
         digest = self._digest(to, render.digest(sms, self._digest_key))
-        return Prepared(to, prints[0], prints, digest, sender, sms.text)
+        around = self._fingerprints.of_range(to) if isinstance(to, PhoneNumber) else ""
+        return Prepared(
+            to,
+            prints[0],
+            prints,
+            digest,
+            sender,
+            sms.text,
+            segments=sms.segments,
+            number_range=around,
+        )
 
     def _digest(self, to: EmailAddress | PhoneNumber, content: str) -> str:
         """Content and recipient: the same order to another address is another request."""

@@ -128,7 +128,7 @@ ON CONFLICT (fingerprint) DO UPDATE SET given_ms = excluded.given_ms WHERE c.giv
 -- The intent is done; the first reason stays.
 INSERT INTO closed (intent_id, reason, recorded_ms)
 VALUES (%(intent_id)s, %(reason)s, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
-ON CONFLICT (intent_id) DO NOTHING;
+ON CONFLICT (intent_id) DO NOTHING RETURNING intent_id;
 
 -- name: closed_as
 -- Which of these intents are done for this reason.
@@ -166,3 +166,67 @@ SET next_offset = greatest(closed_progress.next_offset, excluded.next_offset);
 -- name: progress_read
 -- How far the reading is, all partitions.
 SELECT topic, partition, next_offset FROM closed_progress;
+
+-- name: spend_lock
+-- The counts of these scopes are ours until the end, taken in the order given: after every other lock.
+SELECT count(pg_advisory_xact_lock(hashtextextended(scope, 2))) FROM unnest(%(scopes)s::text[]) AS scope;
+
+-- name: spend_read
+-- What was counted by scope: in this hour, on this day (UTC), in the last 24 hours, on the best of the 14 days before.
+WITH s AS (SELECT * FROM sms_spend WHERE scope = ANY(%(scopes)s) AND hour_ms >= %(best_ms)s),
+     days AS (SELECT scope, sum(finished) AS finished FROM s WHERE hour_ms < %(day_ms)s
+              GROUP BY scope, hour_ms / 86400000),
+     best AS (SELECT scope, max(finished) AS finished FROM days GROUP BY scope)
+SELECT s.scope,
+       coalesce(sum(messages) FILTER (WHERE hour_ms = %(hour_ms)s), 0)::int AS hour_messages,
+       coalesce(sum(amount) FILTER (WHERE hour_ms = %(hour_ms)s AND currency = %(currency)s), 0) AS hour_amount,
+       coalesce(sum(s.finished) FILTER (WHERE hour_ms = %(hour_ms)s), 0)::int AS hour_finished,
+       coalesce(sum(messages) FILTER (WHERE hour_ms >= %(day_ms)s), 0)::int AS day_messages,
+       coalesce(sum(amount) FILTER (WHERE hour_ms >= %(day_ms)s AND currency = %(currency)s), 0) AS day_amount,
+       coalesce(sum(messages) FILTER (WHERE hour_ms >= %(recent_ms)s), 0)::int AS recent_messages,
+       coalesce(sum(s.finished) FILTER (WHERE hour_ms >= %(recent_ms)s), 0)::int AS recent_finished,
+       coalesce(max(best.finished), 0)::int AS best_day_finished
+FROM s LEFT JOIN best ON best.scope = s.scope
+GROUP BY s.scope;
+
+-- name: spend_forget
+-- What is older than anybody looks at, some at a time.
+DELETE FROM sms_spend WHERE (scope, hour_ms, currency) IN (
+    SELECT scope, hour_ms, currency FROM sms_spend WHERE hour_ms < %(kept_ms)s ORDER BY hour_ms LIMIT 100);
+
+-- name: spend_add
+-- One more SMS in every scope of its claim.
+INSERT INTO sms_spend AS s (scope, hour_ms, messages, segments, amount, currency, finished)
+SELECT scope, %(hour_ms)s, 1, %(segments)s, %(amount)s, %(currency)s, 0 FROM unnest(%(scopes)s::text[]) AS scope
+ON CONFLICT (scope, hour_ms, currency) DO UPDATE
+SET messages = s.messages + 1, segments = s.segments + excluded.segments, amount = s.amount + excluded.amount;
+
+-- name: spend_on_claim
+-- Where the claim was counted, on its row.
+UPDATE claims SET is_counted = true, country = %(country)s, purpose = %(purpose)s, segments = %(segments)s,
+       amount = %(amount)s, currency = %(currency)s, spend_scopes = %(scopes)s, spend_hour_ms = %(hour_ms)s
+WHERE intent_id = %(intent_id)s AND channel = 'sms';
+
+-- name: spend_off_claim
+-- The provider did not take it, and no earlier submission can have left: it counts no more, and only once.
+UPDATE claims SET is_counted = false WHERE claim_id = %(claim_id)s AND is_counted AND NOT may_have_left
+RETURNING spend_scopes AS scopes, spend_hour_ms AS hour_ms, segments, amount, currency;
+
+-- name: spend_give_back
+-- One SMS less in every scope of its claim.
+UPDATE sms_spend SET messages = greatest(messages - 1, 0), segments = greatest(segments - %(segments)s, 0),
+       amount = greatest(amount - %(amount)s, 0)
+WHERE scope = ANY(%(scopes)s) AND hour_ms = %(hour_ms)s AND currency = %(currency)s;
+
+-- name: spend_of_completed
+-- Where the SMS of these intents were counted.
+SELECT intent_id, spend_scopes AS scopes FROM claims
+WHERE intent_id = ANY(%(intents)s) AND channel = 'sms' AND is_counted;
+
+-- name: spend_finished
+-- These messages were of use, each in every scope it was counted in; only where the counts are locked.
+UPDATE sms_spend AS s SET finished = s.finished + c.finished
+FROM (SELECT scope, spend_hour_ms, currency, count(*) AS finished FROM claims, unnest(spend_scopes) AS scope
+      WHERE intent_id = ANY(%(intents)s) AND channel = 'sms' AND is_counted AND spend_scopes <@ %(scopes)s::text[]
+      GROUP BY scope, spend_hour_ms, currency) AS c
+WHERE s.scope = c.scope AND s.hour_ms = c.spend_hour_ms AND s.currency = c.currency;

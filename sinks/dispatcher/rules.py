@@ -29,16 +29,19 @@ read, judged and written under the destination's and the intent's lock. It must 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from schemas.budget import Action, Budgets
 from schemas.dispatch import Dispatch
 from schemas.ids import Channel
 from schemas.reasons import Reason, reason_of
+from sinks.dispatcher.spend import Cost, Met, Used, Warned, met, warnings
 
 # The clocks of log and database may each be 2 s from ours; an order is under way for far less than the rest.
 ORDER_FRESH_MS = 10_000
 AGAIN = frozenset({"unknown", "not_accepted", "held"})
+NOT_TAKEN = frozenset({"refused", "failed", "held", "not_accepted"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,13 @@ class ClaimRequest:
     claim_id: str
     lease_ms: int
     call_timeout_ms: int
+    cost: Cost | None = None  # of an SMS, which is never asked for without
     key_until_ms: int = 0  # until when only the provider's memory of the key makes the order safe; 0: it is
     asked_again_from_ms: int = 0  # an order that never left is given back from here on; 0: never
+
+    def __post_init__(self) -> None:
+        if (self.channel is Channel.SMS) != (self.cost is not None):
+            raise ValueError("an SMS, and nothing else, is asked for with its cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,7 @@ class Row:
     result: Mapping[str, Any] | None
     unless_sms_claimed: bool
     may_have_left: bool  # an earlier submission of this row, whatever its present state
+    is_counted: bool = False  # its cost stands in the counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +126,14 @@ class Lifted:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Go on: `ttl_ms` is fixed by the first claim; `may_have_left`: an earlier submission may have."""
+    """Go on: `ttl_ms` is fixed by the first claim; `may_have_left`: an earlier submission may have.
+    `met`: limits that are reached and only recorded; `warned`: shares of a cap that this one passes."""
 
     ttl_ms: int
     is_first: bool
     may_have_left: bool = False
+    met: tuple[Met, ...] = ()
+    warned: tuple[Warned, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +166,18 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
+    """`met`: the limits that are reached, if those refuse."""
+
     reason: Reason
+    met: tuple[Met, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Nothing was claimed: the machine decides anew, knowing what time it is."""
+    """Nothing was claimed: the machine decides anew, knowing what time it is. `met`: as in `Refuse`."""
 
     reason: Reason
+    met: tuple[Met, ...] = ()
 
 
 RowAnswer = Stored | Expired | Busy | Superseded
@@ -183,11 +199,30 @@ def judge(request: ClaimRequest, row: Row | None, facts: Facts, now_ms: int) -> 
     if request.asked_again_from_ms and now_ms >= request.asked_again_from_ms and not may_have_left:
         # We were away over the deadline: the SMS may have its claim, and its order wait behind this one.
         return GiveBack(Reason.EMAIL_SKIPPED)
-    # The next gates of the claim stand here: spend, velocity, breakers (content and gates).
     ttl_ms = row.ttl_ms if row is not None else request.expiry_ms - now_ms
     if ttl_ms <= 0:
         return Refuse(Reason.EXPIRED)
     return Grant(ttl_ms, row is None, may_have_left)
+
+
+def is_to_count(request: ClaimRequest, row: Row | None) -> bool:
+    """Whether this claim, if it is granted, costs something that was not counted yet."""
+    return request.cost is not None and not (row is not None and row.is_counted)
+
+
+def afford(grant: Grant, budgets: Budgets, cost: Cost, used: Mapping[str, Used]) -> Verdict:
+    """What the limits make of a claim that everything else grants."""
+    found = tuple(met(budgets, cost, used))
+    if found and found[0].action is Action.REFUSE:
+        return Refuse(Reason.SMS_LIMIT_REACHED, found)
+    if found and found[0].action is Action.HOLD:
+        return GiveBack(found[0].reason, found)
+    return replace(grant, met=found, warned=tuple(warnings(budgets, cost, used)))
+
+
+def gives_back(state: str, *, may_have_left: bool) -> bool:
+    """Whether an SMS of this result costs nothing: no submission of it can have left."""
+    return state in NOT_TAKEN and not may_have_left
 
 
 def _by_row(request: ClaimRequest, row: Row, now_ms: int) -> Verdict | None:

@@ -44,3 +44,7 @@ SELECT forget_consents(%(fingerprints)s::text[], %(who)s, %(why)s) AS consents;
 -- name: forgotten_lately
 -- Intents that were forgotten a short while ago and may be named again by what was on its way.
 SELECT intent_id FROM forgotten_lately();
+
+-- name: spend_scopes
+-- What SMS were counted in since then.
+SELECT DISTINCT scope FROM sms_spend WHERE hour_ms >= %(recent_ms)s;

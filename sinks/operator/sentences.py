@@ -88,7 +88,7 @@ def _what(record: str, b: Mapping[str, Any]) -> str:
         case "claim":
             return f"the guard's row: {b['channel']} submission {b['submission_no']}, {b['state']}"
         case "attempt":
-            return f"{b['channel']} submission {b['submission_no']}: {b['state']}{_because(b)}"
+            return f"{b['channel']} submission {b['submission_no']}: {b['state']}{_because(b)}{_limited(b)}"
         case "lookup":
             return f"order: look-up {b['poll_no']} of {b['channel']} ({b['purpose']})"
         case "observation":
@@ -110,6 +110,10 @@ def _seen(body: Mapping[str, Any]) -> str:
 
 def _because(body: Mapping[str, Any]) -> str:
     return f" ({body['reason']})" if body.get("reason") else ""
+
+
+def _limited(body: Mapping[str, Any]) -> str:
+    return f", limits reached: {', '.join(body['limits'])}" if body.get("limits") else ""
 
 
 def _headline(decision: Decision) -> str:

@@ -20,6 +20,10 @@ LOCK_TIMEOUT_MS = 3_000
 CONNECT_S = 3.0
 NOT_REACHED = "guard_not_reached"  # code of `GuardUnavailable`: no connection, so nothing was committed
 
+# A process that stands still inside a transaction loses it before those who wait for its locks give up: every
+# SMS claim takes one lock that they share.
+IDLE_MS_MAX = 2_500
+
 _OPTIONS = (
     f"-c timezone=UTC -c synchronous_commit=on -c statement_timeout={STATEMENT_TIMEOUT_MS} "
     f"-c lock_timeout={LOCK_TIMEOUT_MS}"
@@ -29,7 +33,7 @@ _OPTIONS = (
 class Database:
     """`with database.transaction() as cursor:` commits at the end; `GuardUnavailable` when it is away."""
 
-    def __init__(self, dsn: str, *, size_max: int = 8) -> None:
+    def __init__(self, dsn: str, *, size_max: int = 8, idle_ms_max: int = IDLE_MS_MAX) -> None:
         self._pool = ConnectionPool(
             dsn,
             min_size=0,
@@ -39,7 +43,7 @@ class Database:
             reconnect_timeout=CONNECT_S,
             open=True,
             kwargs={
-                "options": _OPTIONS,
+                "options": f"{_OPTIONS} -c idle_in_transaction_session_timeout={idle_ms_max}",
                 "connect_timeout": int(CONNECT_S),
                 "row_factory": dict_row,
                 # Server-side prepared statements do not survive a transaction pooler (case F58).

@@ -16,10 +16,13 @@ from confluent_kafka import Consumer, TopicPartition
 from compose.clock import SystemClock, random_id
 from schemas.accounts import Account, Capabilities
 from schemas.attempt import Attempt
+from schemas.budget import UNLIMITED
 from schemas.codec import decode
 from schemas.control import Controls
 from schemas.dispatch import Dispatch
 from schemas.ids import Channel
+from schemas.price import Prices
+from schemas.price import released as released_prices
 from schemas.record import Record, TopicKind
 from schemas.sealed import UnsealingKeys
 from schemas.templates.registry import shipped
@@ -96,7 +99,7 @@ class Rig:
         self.clock = SystemClock()
         self.t0 = self.clock.now_ms()
         self.database = Database(self.dsn)
-        self.claims: Claims = PostgresClaims(self.database)
+        self.claims: Claims = PostgresClaims(self.database, UNLIMITED)
         self.mail, self.text = (
             ScriptedProvider(Account(name=n, provider="simulated", channel=c, capabilities=Capabilities()))
             for n, c in (("mail-a", Channel.EMAIL), ("text-a", Channel.SMS))
@@ -124,6 +127,7 @@ class Rig:
                 digest_key=b"d" * 32,
                 templates=shipped(),
             ),
+            prices=Prices(released_prices()),
             clock=self.clock,
             new_id=random_id,
             controls=Controls,

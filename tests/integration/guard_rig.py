@@ -245,7 +245,7 @@ def _serve(point: str = "", name: str = "SIGKILL", number: str = "0") -> None:
     """One dispatcher with the parts of `compose.wiring`; no completions or controls reach it."""
     settings, clock = configuration.load(), SystemClock()
     held = keys.dispatcher_keys(settings.keys)
-    claims = PostgresClaims(wiring.guard(settings, size_max=2))
+    claims = PostgresClaims(wiring.guard(settings, size_max=2), configuration.budgets(settings))
     current: list[Dispatch] = []
 
     def fault(at: str) -> None:
@@ -261,6 +261,7 @@ def _serve(point: str = "", name: str = "SIGKILL", number: str = "0") -> None:
             digest_key=held.digest_key,
             templates=configuration.templates(settings),
         ),
+        prices=configuration.prices(settings),
         clock=clock,
         new_id=random_id,
         controls=Controls,

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from schemas.attempt import AttemptState
+from schemas.budget import UNLIMITED
 from schemas.ids import Channel
 from schemas.instruction import InstructionAction
 from schemas.reasons import Reason
@@ -150,7 +151,7 @@ def test_what_cannot_be_read_or_handled_is_buried_and_blocks_no_neighbour(rig: R
     def fails(_claim_id: str) -> int | None:
         raise ValueError("canary@example.com")
 
-    broken = MemoryClaims(rig.clock.now_ms)
+    broken = MemoryClaims(rig.clock.now_ms, UNLIMITED)
     broken.begin = fails  # type: ignore[method-assign,assignment]
     guard, rig.claims = rig.claims, broken
     rig.publish(URGENT, b"{canary@example.com", rig.order(), b"\x00\xff")
@@ -231,7 +232,7 @@ def test_an_order_whose_holder_died_in_its_call_delays_nobody_and_becomes_unknow
 
 
 def test_urgent_goes_first_bulk_stays_within_its_limit_and_nothing_is_lost_by_pausing(rig: Rig) -> None:
-    rig.claims = MemoryClaims(rig.clock.now_ms)
+    rig.claims = MemoryClaims(rig.clock.now_ms, UNLIMITED)
     count, limit, batch = 900, 50, 200
     orders = [rig.order(intent_id=f"int-{n:04d}-bulk") for n in range(count)]
     rig.publish(BULK, *orders)

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from compose.clock import SystemClock
+from schemas.budget import UNLIMITED
 from schemas.subject import SubjectSeen
 from sinks.dispatcher.claims import PostgresClaims
 from sinks.postgres.migrate import migrate
@@ -43,11 +44,11 @@ def test_two_readers_that_know_nothing_of_a_subject_do_not_both_take_theirs_for_
         thread.start()
         return thread
 
-    one, other = Database(fresh_dsn), Database(fresh_dsn)
+    one, other = Database(fresh_dsn, idle_ms_max=60_000), Database(fresh_dsn)
     try:
-        slow = write(PostgresClaims(one, fault=before_the_commit), ahead)
+        slow = write(PostgresClaims(one, UNLIMITED, fault=before_the_commit), ahead)
         assert written.wait(30.0)
-        fast = write(PostgresClaims(other), behind)
+        fast = write(PostgresClaims(other, UNLIMITED), behind)
         eventually(lambda: _waits(fresh_dsn))
         go_on.set()
         slow.join(30.0)

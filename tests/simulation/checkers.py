@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tests.simulation import check_liveness, check_machine, check_once, check_sinks, check_subjects
+from tests.simulation import (
+    check_liveness,
+    check_machine,
+    check_once,
+    check_sinks,
+    check_spend,
+    check_subjects,
+)
 from tests.simulation.evidence import Seen
 from tests.simulation.sentences import LIVENESS, SAFETY, SHOWN_MAX, Checker
 
@@ -11,6 +18,7 @@ PARTS = (
     check_machine,
     check_sinks,
     check_subjects,
+    check_spend,
     check_liveness,
 )  # registered by being imported
 

@@ -50,6 +50,7 @@ class SimDispatcher(Process):
             claims=claims,
             providers=world.providers,
             preparer=world.preparer,
+            prices=world.prices,
             clock=self.clock,
             new_id=world.new_claim_id,
             controls=lambda: self._controls.board.controls,

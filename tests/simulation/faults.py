@@ -28,6 +28,7 @@ FAULTS: dict[str, tuple[float, float, str]] = {
     "person.no_consent": (0.1, 0.5, "the person did not agree to SMS"),
     "policy.ages": (0.1, 0.8, "the policy of an intent demands an age of consent and number"),
     "policy.no_sms": (0.05, 0.4, "the policy of an intent forbids SMS"),
+    "budget.tight": (0.3, 1.0, "SMS may cost so little that some of them are held or refused"),
     "operator.control": (0.5, 1.0, "controls pause and resume, a few times"),
     "operator.instruct": (0.05, 0.4, "an operator completes, cancels, releases or closes an intent"),
     "crash.worker": (0.001, 0.05, "the worker dies at a fault point"),

@@ -9,11 +9,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.simulation import plants_machine, plants_sinks, plants_subjects, plants_worker
+from tests.simulation import plants_machine, plants_sinks, plants_spend, plants_subjects, plants_worker
 from tests.simulation.checkers import every as every_checker
 from tests.simulation.planting import PLANTS, Found, Plant, until_found
 
-PARTS = (plants_sinks, plants_machine, plants_worker, plants_subjects)  # registered by being imported
+PARTS = (
+    plants_sinks,
+    plants_machine,
+    plants_worker,
+    plants_subjects,
+    plants_spend,
+)  # registered by being imported
 FILE = Path(__file__).with_name("plants.txt")
 
 

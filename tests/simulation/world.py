@@ -10,16 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 from compose.scenario.log import Agenda
 from compose.simulator.behaviour import Model
 from compose.simulator.parts import Outage
 from schemas.accounts import Account, Capabilities
+from schemas.budget import UNLIMITED, Budgets
 from schemas.control import ControlAction, Controls
 from schemas.fingerprints import FingerprintKeys
 from schemas.ids import Channel
 from schemas.policy import Policy
+from schemas.price import Prices
+from schemas.price import released as released_prices
 from schemas.record import TopicKind
 from schemas.sealed import SealingKey, UnsealingKeys, generate_key
 from schemas.templates.registry import shipped
@@ -98,6 +102,19 @@ def _policies() -> dict[str, Policy]:
     return found
 
 
+def _tight(dice: Dice) -> Budgets:
+    """Money for a few SMS of all, and a few messages a tenant; per day, because no world lasts longer."""
+    draw = dice.of("budget")
+    limits: dict[str, Any] = {
+        "currency": "EUR",
+        "spend": [{"name": "all_day", "per": [], "window": "day", "action": "hold",
+                   "amount_max": str(Decimal("0.05") * draw.randint(2, 6))}],
+        "velocity": [{"name": "tenant_day", "per": ["tenant"], "window": "day",
+                      "action": draw.choice(["hold", "refuse"]), "count_max": draw.randint(1, 3)}],
+    }  # fmt: skip
+    return Budgets.model_validate(limits, strict=False)
+
+
 class World:
     """One world of one seed. `run` once, then look at it."""
 
@@ -135,7 +152,9 @@ class World:
         }
         self._build_log()
         self.database = Database(self.dice, self.fibers)
-        self.claims = MemoryClaims(lambda: self.agenda.now_ms)
+        self.prices = Prices(released_prices())
+        self.budgets = _tight(self.dice) if self.dice.falls("budget.tight") else UNLIMITED
+        self.claims = MemoryClaims(lambda: self.agenda.now_ms, self.budgets)
         self.granted: list[Granted] = []
         self.handling: dict[str, int] = {}  # claim id -> since when everything in the logs counted for it
         self.processed: list[tuple[Message, Controls]] = []  # committed inputs, in the worker's order

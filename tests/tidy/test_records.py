@@ -18,9 +18,6 @@ FOLDERS = ("schemas", "streams", "sinks", "compose")
 
 # Codes that are part of the contract before the code that gives them (content and gates, SYSTEM.md §5, §6).
 RESERVED = {
-    Reason.SPEND_EXHAUSTED,
-    Reason.VELOCITY_EXCEEDED,
-    Reason.BREAKER_OPEN,
     Reason.RESEALED,
     Reason.EARLY_FACT,
     Reason.QUARANTINED,

@@ -46,6 +46,8 @@ HELD = [
     Reason.COMPLETIONS_UNREAD,
     Reason.CLOCK_SKEWED,
     Reason.SPEND_EXHAUSTED,
+    Reason.VELOCITY_EXCEEDED,
+    Reason.BREAKER_OPEN,
 ]
 
 
@@ -143,6 +145,8 @@ def test_an_sms_of_which_nothing_is_known_is_never_called_exhausted() -> None:
         (A.REFUSED, Reason.SUPPRESSED),
         (A.REFUSED, Reason.NO_CONSENT),
         (A.REFUSED, Reason.EXPIRED),
+        (A.REFUSED, Reason.COUNTRY_NOT_PRICED),
+        (A.REFUSED, Reason.SMS_LIMIT_REACHED),
         (A.FAILED, Reason.BLOCKED),
         (A.FAILED, Reason.CONTENT_REFUSED),
     ],

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from schemas.budget import UNLIMITED
 from schemas.ids import Channel
 from schemas.instruction import InstructionAction
 from schemas.reasons import Reason
@@ -44,7 +45,7 @@ def test_only_partitions_that_lie_behind_what_was_read_were_made_anew() -> None:
 
 def test_a_topic_that_ends_before_what_was_read_of_it_is_not_read_to_its_end() -> None:
     clock = HandClock()
-    claims, ends = MemoryClaims(clock.now_ms), Ends(7)
+    claims, ends = MemoryClaims(clock.now_ms, UNLIMITED), Ends(7)
     ask = CompletionsRead(ends, NAMES, claims, wait_s=0, clock=clock)
     read_to(claims, 9)
     assert ask(), "more was read than the ends that were asked for before: that is a topic that grew"
@@ -57,7 +58,7 @@ def test_a_topic_that_ends_before_what_was_read_of_it_is_not_read_to_its_end() -
 
 
 def guard(log_apart_ms: list[int | None], theirs_ms: list[int], clock: HandClock) -> ClockGuard:
-    claims = MemoryClaims(lambda: clock.now_ms() + theirs_ms[0])
+    claims = MemoryClaims(lambda: clock.now_ms() + theirs_ms[0], UNLIMITED)
     return ClockGuard(claims, clock, skew_ms_max=2_000, log_apart_ms=lambda: log_apart_ms[0])
 
 
@@ -110,7 +111,7 @@ LIFTED = LISTED.model_copy(update={"action": SuppressionAction.LIFT, "reason": R
 def test_the_last_word_about_a_destination_counts_however_much_is_read_at_once(
     said: list[Suppression], is_listed: bool, at_once: bool
 ) -> None:
-    claims, topic = MemoryClaims(lambda: 0), NAMES[TopicKind.SUPPRESSIONS]
+    claims, topic = MemoryClaims(lambda: 0, UNLIMITED), NAMES[TopicKind.SUPPRESSIONS]
     messages = [
         Message(topic, 0, offset, 0, record.key.encode(), record.to_bytes())
         for offset, record in enumerate(said)

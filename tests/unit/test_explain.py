@@ -95,6 +95,20 @@ def test_an_intent_a_newer_one_replaced_says_so_and_names_it() -> None:
     assert f"intent {ID}: closed (superseded)" in text
 
 
+def test_the_limits_that_stopped_an_sms_are_named() -> None:
+    ask = builders.request()
+    held = builders.attempt(
+        200,
+        AttemptState.HELD,
+        channel=Channel.SMS,
+        reason=Reason.SPEND_EXHAUSTED,
+        limits=("all_day", "tenant_day"),
+    )
+    told = tell(ID, rows_of(builders.play((0, ask)), [(K.INTENTS, 0, ask), (K.ATTEMPTS, 200, held)]))
+    text = " ".join(render(told).split())
+    assert "held (spend_exhausted), limits reached: all_day, tenant_day" in text
+
+
 def test_the_announcement_of_a_request_is_part_of_its_story() -> None:
     ask, seen = builders.request(subject_key=builders.SUBJECT), builders.subject_seen(0)
     message = Message(NAMES[K.SUBJECTS], 0, 0, T0 + 5, seen.key.encode(), seen.to_bytes())

@@ -67,7 +67,8 @@ BEGIN
         INSERT INTO forgotten AS f (intent_id, rows) VALUES (one, changed)
         ON CONFLICT ON CONSTRAINT forgotten_pkey DO UPDATE SET rows = f.rows + excluded.rows;
     END LOOP;
-    UPDATE claims AS c SET fingerprint = 'forgotten', result = c.result - leads
+    UPDATE claims AS c SET fingerprint = 'forgotten', result = c.result - leads, country = NULL,
+           spend_scopes = NULL, is_counted = false  -- what was counted stays counted
     WHERE c.intent_id = ANY(intents) AND c.expiry_ms < now_ms AND c.fingerprint <> 'forgotten';
     GET DIAGNOSTICS claimed = ROW_COUNT;
     UPDATE late_results AS l SET result = l.result - leads WHERE l.intent_id = ANY(intents) AND l.result ?| leads;

@@ -1,0 +1,1 @@
+"""The budgets that hold when a deployment names none of its own."""

@@ -1,0 +1,1 @@
+"""Released price tables: one folder a table, one file a version. Released files never change."""
