@@ -235,7 +235,7 @@ def groups(command: Any, name: str = "backstop") -> dict[str, str]:
 def test_every_group_has_an_example_too() -> None:
     texts = groups(typer.main.get_command(app))
     del texts["backstop"]
-    assert len(texts) == 8
+    assert len(texts) == 9
     assert [name for name, text in texts.items() if "Example: " not in text] == []
 
 
