@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from string import ascii_uppercase
 from typing import Any
 
 from schemas.accounts import Account, Capabilities
@@ -15,7 +17,7 @@ from schemas.budget import UNLIMITED, Budgets
 from schemas.control import Controls
 from schemas.errors import GuardUnavailable
 from schemas.ids import Channel
-from schemas.price import Prices
+from schemas.price import Prices, PriceTable
 from schemas.price import released as released_prices
 from schemas.sealed import UnsealingKeys
 from schemas.templates.registry import shipped
@@ -73,6 +75,18 @@ class Away(MemoryClaims):
 
 class Crash(BaseException):
     """A process that dies at a fault point."""
+
+
+def priced_everywhere() -> Prices:
+    """One price for whatever could be a country."""
+    letters = ascii_uppercase
+    table = {
+        "table": "sms:v1",
+        "currency": "EUR",
+        "valid_from": datetime(2020, 1, 1, tzinfo=UTC),
+        "per_segment": {a + b: "0.05" for a in letters for b in letters},
+    }
+    return Prices([PriceTable.model_validate(table, strict=False)])
 
 
 class Bench:

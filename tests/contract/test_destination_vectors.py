@@ -25,7 +25,7 @@ from sinks.providers.base import recipient
 from sinks.providers.simulated import request_bytes
 from tests import orders
 from tests.builders import T0
-from tests.dispatcher_bench import Bench
+from tests.dispatcher_bench import Bench, priced_everywhere
 from tests.unit import test_publisher_intents as services
 from tests.unit.test_provider_simulated import MAIL
 
@@ -297,6 +297,7 @@ def dispatcher(kind: str, text: str) -> str:
     to = {"email": orders.EMAIL.reveal(), "phone": orders.PHONE.reveal(), kind: text}
     sealed = seal(Payload(to["email"], to["phone"], orders.VARIABLES), binding, SealingKey(orders.PUBLIC))
     bench = Bench()
+    bench.prices = priced_everywhere()
     found = bench.attempt(channel=channel, sealed=sealed, **prints)
     sent = [*bench.mail.submitted, *bench.text.submitted]
     if found.state is AttemptState.REFUSED:
