@@ -88,7 +88,8 @@ ephemeral key your library makes. The clear text is JSON:
 
     {{"email": <normal form>, "phone": <normal form or null>, "variables": {{<name>: <text>, …}}}}
 
-at most {payload_bytes} bytes; the envelope at most {sealed_chars} characters. The public key is `sealing` in `publisher.json`.
+at most {payload_bytes} bytes; the envelope at most {sealed_chars} characters. The public key is `sealing` in `publisher.json`;
+a tenant with a key of its own has `publisher.<tenant>.json`, and an envelope of another tenant under it is refused.
 Seal anew for every request: two envelopes of one payload differ, and a request sent again may be sealed again.
 
 ## Links
