@@ -2,8 +2,8 @@
 
 The same work by the same number of threads of one process, to the same simulated provider: once the call
 alone, rendered beforehand, and once the whole handler. «render» is prepare without unsealing: destination,
-fingerprints, both checks of the binding, the text, its digest. Times are reported, never judged; the exit code
-is 1 when an order was not accepted, because then something else was measured.
+fingerprints, both checks of the binding, the text, its digest. Times are reported, never judged; exit code
+1 when an order was not accepted, because then something else was measured.
 """
 
 from __future__ import annotations
