@@ -67,13 +67,30 @@ def instant(text: str, *, since: datetime, name: str) -> datetime:
     return found
 
 
+def _past(text: str | None, name: str) -> datetime | None:
+    """An instant that has been: a span would lie in the future. Raises `RecordRefused`."""
+    if text is None:
+        return None
+    if _SPAN.fullmatch(text):
+        raise RecordRefused(
+            f"{name} is an instant with its zone, such as 2026-11-30T10:00:00Z", pointer=f"/{name}"
+        )
+    return instant(text, since=now(), name=name)
+
+
 @app.command()
 def intent(
     policy: Annotated[str, typer.Option(help="Policy version, such as password_reset:v1.")],
     email: Annotated[str, typer.Option(help="The person's e-mail address.")],
     var: Annotated[list[str], typer.Option(help="A template variable, name=value; repeat.")],
     phone: Annotated[str | None, typer.Option(help="The person's number in E.164 form.")] = None,
-    consent: Annotated[bool, typer.Option(help="The person agreed to SMS.")] = False,
+    consent: Annotated[bool, typer.Option("--consent", help="The person agreed to SMS, just now.")] = False,
+    consent_at: Annotated[
+        str | None, typer.Option(help="When the person agreed to SMS, such as 2026-11-30T10:00:00Z.")
+    ] = None,
+    phone_verified_at: Annotated[
+        str | None, typer.Option(help="Since when the number is known to be theirs, an instant like that.")
+    ] = None,
     deadline: Annotated[str, typer.Option(help="When SMS becomes eligible: 2m, or an instant.")] = "2m",
     expiry: Annotated[str, typer.Option(help="When it is all over: 15m, or an instant.")] = "15m",
     tenant: Annotated[str, typer.Option(help="Tenant id.")] = "tenant-0001",
@@ -97,6 +114,8 @@ def intent(
     pairs = [v.partition("=") for v in var]
     if any(not sep for _, sep, _ in pairs):
         raise RecordRefused("a variable is given as name=value", pointer="/variables")
+    if consent and consent_at is not None:
+        raise RecordRefused("give --consent or --consent-at, not both", pointer="/sms_consent")
     new = NewIntent(
         intent_id=intent_id or random_id(),
         tenant=tenant,
@@ -109,7 +128,8 @@ def intent(
         requested_at=asked,
         deadline=instant(deadline, since=asked, name="deadline"),
         expiry=instant(expiry, since=asked, name="expiry"),
-        sms_consent_at=asked if consent else None,
+        sms_consent_at=asked if consent else _past(consent_at, "consent_at"),
+        phone_verified_at=_past(phone_verified_at, "phone_verified_at"),
         subject=subject,
     )
     with waiting_for("Kafka"):
