@@ -118,11 +118,26 @@ def forget(
         intents=len(intents),
         audit_rows=audited,
         claims=claimed,
-        claims_kept=sum(one.expiry_ms >= now_ms for one in intents),
+        claims_kept=claims_kept(intents, now_ms),
         consents=gone[0]["consents"],
-        again_after_ms=_last(intents, LATE_MS, now_ms),
-        sealed_until_ms=_last(intents, max(TOPICS[kind].retention_ms for kind in _SEALED_ON), now_ms),
+        again_after_ms=again_after_ms(intents, now_ms),
+        sealed_until_ms=sealed_until_ms(intents, now_ms),
     )
+
+
+def claims_kept(intents: Iterable[About], now_ms: int) -> int:
+    """How many keep their claim, because they could still be sent."""
+    return sum(one.expiry_ms >= now_ms for one in intents)
+
+
+def again_after_ms(intents: Iterable[About], now_ms: int) -> int | None:
+    """Until when records on their way can name them again; None: none can."""
+    return _last(intents, LATE_MS, now_ms)
+
+
+def sealed_until_ms(intents: Iterable[About], now_ms: int) -> int | None:
+    """When the log has dropped the last envelope at the latest; None: it has."""
+    return _last(intents, max(TOPICS[kind].retention_ms for kind in _SEALED_ON), now_ms)
 
 
 def _last(intents: Iterable[About], after_expiry_ms: int, now_ms: int) -> int | None:
