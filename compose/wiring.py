@@ -9,20 +9,24 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from starlette.applications import Starlette
 
-from compose import keys
+from compose import keys, probes
 from compose import settings as configuration
 from compose.clock import SystemClock, random_id
+from compose.metrics import PrometheusMeter
+from compose.probes import Beat
 from compose.settings import REPLAY_PREFIX, ProviderAccount, Settings
 from compose.simulator.behaviour import Model
 from compose.simulator.server import create_app
 from schemas.accounts import Account
+from schemas.budget import Budgets
 from schemas.control_board import ControlBoard
 from schemas.errors import PreflightFailed, SettingsRefused
+from schemas.metrics import NO_METER, PARKED, PENDING_S, Meter
 from schemas.record import TopicKind
 from schemas.topics import TopicNames
 from sinks.audit.loop import AuditorLoop
@@ -84,7 +88,14 @@ def provider_accounts(settings: Settings) -> dict[str, Account]:
     return {name: placed.account for name, placed in configuration.accounts(settings).items()}
 
 
-def worker(settings: Settings, fault: Fault = no_fault) -> Worker:
+def _probed(
+    settings: Settings, meter: PrometheusMeter, look: Callable[[], object]
+) -> AbstractContextManager[str]:
+    """The process answers on its health port until the block ends."""
+    return probes.serving(look, meter.exposition, host=settings.health_host, port=settings.health_port)
+
+
+def worker(settings: Settings, fault: Fault = no_fault, meter: Meter = NO_METER) -> Worker:
     """A worker that has not started."""
     found = preflight(settings)
     session_s = settings.session_timeout_ms / 1000
@@ -107,21 +118,19 @@ def worker(settings: Settings, fault: Fault = no_fault) -> Worker:
         templates=configuration.templates(settings),
         accounts=provider_accounts(settings),
         letter_key=keys.letter_key(settings.keys),
+        meter=meter,
     )
 
 
 def run_worker(settings: Settings, fault: Fault = no_fault) -> int:
     """Until SIGTERM, SIGINT or a failure; the engine's exit code."""
-    made = worker(settings, fault)
-    return int(
-        serve(
-            made,
-            TopicNames(settings.prefix),
-            bootstrap=settings.kafka,
-            health_host=settings.health_host,
-            health_port=settings.health_port,
-        )
-    )
+    meter = PrometheusMeter("worker")
+    made = worker(settings, fault, meter)
+    health, processor = made.app.health, made.processor
+    meter.read(PENDING_S, health.pending_s)
+    meter.read(PARKED, lambda: processor.parked_in(health.partitions))
+    with _probed(settings, meter, health.snapshot):
+        return int(serve(made, TopicNames(settings.prefix), bootstrap=settings.kafka))
 
 
 def credential(placed: ProviderAccount) -> BearerToken:
@@ -184,9 +193,18 @@ def opened(settings: Settings) -> Iterator[Database]:
 def run_dispatcher(settings: Settings, stop: threading.Event, fault: Fault = no_fault) -> None:
     """Until `stop` is set."""
     refuse_replay(settings)
+    budgets = configuration.budgets(settings)
+    meter = PrometheusMeter("dispatcher", limits=[limit.name for limit in budgets.all()])
+    beat = Beat(SystemClock().monotonic)
+    with _probed(settings, meter, beat.look):
+        _dispatch(settings, stop, fault, budgets=budgets, meter=meter, beat=beat)
+
+
+def _dispatch(
+    settings: Settings, stop: threading.Event, fault: Fault, *, budgets: Budgets, meter: Meter, beat: Beat
+) -> None:
     names, clock = preflight(settings).names, SystemClock()
-    held = keys.dispatcher_keys(settings.keys)
-    prices, budgets = configuration.prices(settings), configuration.budgets(settings)
+    held, prices = keys.dispatcher_keys(settings.keys), configuration.prices(settings)
     database = guard(settings, size_max=settings.dispatcher_concurrency + 4)
     claims = PostgresClaims(database, budgets, fault=fault)
     board = ControlBoard()
@@ -220,7 +238,7 @@ def run_dispatcher(settings: Settings, stop: threading.Event, fault: Fault = no_
             log_apart_ms=lambda: publisher.log_apart_ms,
         ),
     )
-    ports.fault = fault
+    ports.fault, ports.meter = fault, meter
     limits = Limits(settings.lease_ms, settings.call_timeout_ms, settings.clock_skew_ms_max)
 
     def check() -> None:
@@ -241,6 +259,7 @@ def run_dispatcher(settings: Settings, stop: threading.Event, fault: Fault = no_
             session_timeout_ms=settings.session_timeout_ms,
             fault=fault,
             check=check,
+            beat=beat,
         ).run(stop)
     finally:
         facts.stop()
@@ -252,33 +271,41 @@ def run_poller(settings: Settings, stop: threading.Event, fault: Fault = no_faul
     refuse_replay(settings)
     names, clock = preflight(settings).names, SystemClock()
     asked = providers(settings, connections_max=settings.poller_concurrency)
-    PollerLoop(
-        Poller(
-            asked,
-            clock,
-            call_timeout_ms=settings.call_timeout_ms,
-            concurrency=settings.poller_concurrency,
-        ),
-        names,
-        open_reader=lookup_reader(settings.kafka, names, session_timeout_ms=settings.session_timeout_ms),
-        publisher=Publisher(settings.kafka, client_id="backstop-poller"),
-        letters=Letters(names, by="poller", key=keys.letter_key(settings.keys)),
-        clock=clock,
-        fault=fault,
-    ).run(stop)
+    meter, beat = PrometheusMeter("poller"), Beat(clock.monotonic)
+    with _probed(settings, meter, beat.look):
+        PollerLoop(
+            Poller(
+                asked,
+                clock,
+                call_timeout_ms=settings.call_timeout_ms,
+                concurrency=settings.poller_concurrency,
+                meter=meter,
+            ),
+            names,
+            open_reader=lookup_reader(settings.kafka, names, session_timeout_ms=settings.session_timeout_ms),
+            publisher=Publisher(settings.kafka, client_id="backstop-poller"),
+            letters=Letters(names, by="poller", key=keys.letter_key(settings.keys)),
+            clock=clock,
+            beat=beat,
+            fault=fault,
+        ).run(stop)
 
 
 def run_auditor(settings: Settings, stop: threading.Event, fault: Fault = no_fault) -> None:
     """Until `stop` is set."""
     names = preflight(settings).names
-    AuditorLoop(
-        names,
-        bootstrap=settings.kafka,
-        database=guard(settings, size_max=2),
-        letter_key=keys.letter_key(settings.keys),
-        session_timeout_ms=settings.session_timeout_ms,
-        fault=fault,
-    ).run(stop)
+    meter, beat = PrometheusMeter("auditor"), Beat(SystemClock().monotonic)
+    with _probed(settings, meter, beat.look):
+        AuditorLoop(
+            names,
+            bootstrap=settings.kafka,
+            database=guard(settings, size_max=2),
+            letter_key=keys.letter_key(settings.keys),
+            session_timeout_ms=settings.session_timeout_ms,
+            meter=meter,
+            beat=beat,
+            fault=fault,
+        ).run(stop)
 
 
 def _take(board: ControlBoard) -> Callable[[bytes | None, bytes | None, int], None]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -40,6 +41,13 @@ class Servers:
     @property
     def dsn(self) -> str:
         return self.database.dsn
+
+    def new_database(self, named: str) -> str:
+        """The connection string of an empty database that nobody else has; it goes with the server."""
+        name = f"{named}{random_id()[:10]}"
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return self.dsn.replace("@/backstop?", f"@/{name}?")
 
 
 @pytest.fixture(scope="session")

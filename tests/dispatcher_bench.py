@@ -27,6 +27,7 @@ from sinks.dispatcher.ports import Handled, Limits, Ports
 from sinks.dispatcher.prepare import Preparer
 from sinks.postgres.pool import NOT_REACHED
 from tests.builders import T0
+from tests.counting import CountingMeter
 from tests.fakes_provider import ScriptedProvider
 from tests.orders import PRINTS, PRIVATE, order
 
@@ -103,6 +104,7 @@ class Bench:
         )
         self.unsealing = UnsealingKeys([PRIVATE])
         self.ids = itertools.count(1)
+        self.meter = CountingMeter()
 
     def dispatcher(self) -> Dispatcher:
         """A fresh process on the same guard."""
@@ -119,6 +121,7 @@ class Bench:
             completions_read=lambda: self.completions_read,
             clock_trusted=lambda: self.clock_trusted,
             fault=self._fault,
+            meter=self.meter,
         )
         return Dispatcher(ports, Limits(lease_ms=30_000, call_timeout_ms=10_000, clock_skew_ms_max=2_000))
 

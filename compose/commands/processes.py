@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ import uvicorn
 
 from compose import logs, wiring
 from compose import settings as configuration
+from compose.serving import listening
 from compose.settings import Settings
 from compose.simulator.server import configuration as http_configuration
 from schemas.errors import SettingsRefused
@@ -101,21 +101,6 @@ def _token(file: Path) -> str:
         )
         raise refused
     return token
-
-
-def listening(port: int) -> socket.socket:
-    """The port, taken before anything is started. Raises `SettingsRefused`."""
-    # With the protocol said, asyncio switches Nagle off: else the second packet of an answer waits 40 ms.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", port))
-    except OSError as exc:
-        listener.close()
-        refused = SettingsRefused([f"port: {port} cannot be used ({type(exc).__name__}: {exc.strerror})"])
-        refused.remedy = "End what listens there, or choose another one with --port."
-        raise refused from None
-    return listener
 
 
 def register(app: typer.Typer) -> None:

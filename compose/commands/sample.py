@@ -11,10 +11,11 @@ import uvicorn
 from compose import settings as configuration
 from compose.clock import SystemClock, random_id
 from compose.commands import publish
-from compose.commands.processes import listening, prepared
+from compose.commands.processes import prepared
 from compose.output import say, show, waiting_for
 from compose.sample.challenges import Challenges
 from compose.sample.page import PATH, create_app
+from compose.serving import listening
 from schemas.errors import RecordRefused
 from sinks.publisher import NewIntent
 

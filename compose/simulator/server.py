@@ -15,11 +15,9 @@ It must not decide anything (`compose.simulator.behaviour` does) or log a body.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import uvicorn
@@ -28,6 +26,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route as HttpRoute
 
+from compose import serving
 from compose.clock import Clock
 from compose.simulator import admin
 from compose.simulator.answers import Reply, Wire
@@ -38,8 +37,6 @@ from compose.simulator.parts import Request
 from compose.simulator.wire import ConnectionProtocol, LostResponse, ascii_json
 
 BODY_BYTES_MAX = 262_144  # an e-mail of ours is under 100 kB
-READY_S = 10.0
-_POLL_S = 0.02
 _LOST = frozenset({Wire.CUT, Wire.RESET, Wire.CLOSE, Wire.HANG})
 
 
@@ -191,33 +188,8 @@ def configuration(app: Starlette, port: int) -> uvicorn.Config:
     )
 
 
-def serve(app: Starlette, port: int) -> None:
-    """Serve in the foreground until SIGINT or SIGTERM. For a command."""
-    uvicorn.Server(configuration(app, port)).run()
-
-
-class Server:
+class Server(serving.Server):
     """The simulator in a thread, for tests and demonstrations: `with Server(app) as url:`."""
 
     def __init__(self, app: Starlette, port: int = 0) -> None:
-        self._server = uvicorn.Server(configuration(app, port))
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
-
-    def __enter__(self) -> str:
-        """Raises `TimeoutError` when nothing listens in time, such as on a port that is taken."""
-        self._thread.start()
-        waited = threading.Event()
-        for _ in range(int(READY_S / _POLL_S)):
-            if self._server.started or not self._thread.is_alive():
-                break
-            waited.wait(_POLL_S)
-        if not self._server.started:
-            raise TimeoutError("the simulator did not start; is its port taken?")
-        port = self._server.servers[0].sockets[0].getsockname()[1]
-        return f"http://127.0.0.1:{port}"
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.should_exit = True
-        self._thread.join(READY_S)
+        super().__init__(configuration(app, port))

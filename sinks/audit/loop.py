@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from schemas.errors import GuardUnavailable, PreflightFailed
+from schemas.metrics import NO_METER, Meter
 from schemas.topics import TOPICS, TopicNames
 from sinks.audit.writer import AuditWriter
 from sinks.kafka.consumer import Ends, KafkaAway, Message, Place, Reader, made_anew
@@ -38,9 +39,13 @@ class AuditorLoop:
         database: Database,
         letter_key: bytes,
         session_timeout_ms: int,
+        meter: Meter = NO_METER,
+        beat: Callable[[], None] = lambda: None,
         fault: Callable[[str], None] = lambda _point: None,
     ) -> None:
-        self._writer = AuditWriter(names, database, letter_key=letter_key, fault=fault)
+        """`beat` is called each time the loop comes round, also while it waits for Postgres."""
+        self._beat = beat
+        self._writer = AuditWriter(names, database, letter_key=letter_key, meter=meter, fault=fault)
         self._ends_of = Ends(bootstrap)
         self._stop = threading.Event()
         self._waiting: list[Message] = []
@@ -65,6 +70,7 @@ class AuditorLoop:
                     self._pass()
                 except GuardUnavailable as exc:
                     self._wait(exc)
+                self._beat()
         finally:
             self._reader.close()
 
@@ -108,6 +114,7 @@ class AuditorLoop:
         if not self._is_away:
             log.warning("the audit waits: %s", why)
         self._is_away = True
+        self._beat()
         self._stop.wait(RETRY_S)
 
     def _is_back(self) -> None:

@@ -7,12 +7,14 @@ what is kept of a record (`rows`), or change a row.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 import psycopg
 
+from schemas.metrics import NO_METER, ROWS, Meter
 from schemas.topics import TopicNames
 from sinks.audit.rows import Row, RowWriter, without_body
 from sinks.kafka.consumer import Message, Place
@@ -41,10 +43,11 @@ class AuditWriter:
         database: Database,
         *,
         letter_key: bytes,
+        meter: Meter = NO_METER,
         fault: Callable[[str], None] = lambda _point: None,
     ) -> None:
         """`fault` is for crash tests: called by name around the commit."""
-        self._fault = fault
+        self._fault, self._meter, self._names = fault, meter, names
         self._database, self._rows = database, RowWriter(names, letter_key=letter_key)
 
     def positions(self, places: Sequence[Place]) -> dict[Place, int]:
@@ -72,6 +75,8 @@ class AuditWriter:
             _insert(cursor, rows)
             cursor.execute(SQL["positions_write"], {"places": orjson.dumps(places).decode()})
             fault("in_write")
+        for topic, count in Counter(m.topic for m in messages).items():
+            self._meter.count(ROWS, self._names.kind_of(topic).value, by=count)
         fault("after_write")
 
 

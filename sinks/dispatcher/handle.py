@@ -16,9 +16,10 @@ from schemas.attempt import Attempt, AttemptState
 from schemas.dispatch import Dispatch
 from schemas.errors import GuardUnavailable
 from schemas.ids import Channel
+from schemas.metrics import STORED_REPLIES
 from schemas.reasons import Reason, ReasonClass
 from schemas.suppression import Suppression
-from sinks.dispatcher.estimate import LimitLog, cost_of
+from sinks.dispatcher.estimate import cost_of
 from sinks.dispatcher.ports import Handled, Limits, Ports
 from sinks.dispatcher.prepare import Prepared, Problem
 from sinks.dispatcher.rules import (
@@ -35,6 +36,7 @@ from sinks.dispatcher.rules import (
     asked_again_from_ms,
 )
 from sinks.dispatcher.spend import Cost, Met
+from sinks.dispatcher.told import LimitLog, count_attempts
 from sinks.postgres.pool import NOT_REACHED
 from sinks.providers.base import Submission, SubmitResult
 from streams.core.evidence import SUPPRESSING
@@ -46,10 +48,15 @@ class Dispatcher:
     """One per process; `handle` may be called from several threads for different intents."""
 
     def __init__(self, ports: Ports, limits: Limits) -> None:
-        self._ports, self._limits, self._limit_log = ports, limits, LimitLog()
+        self._ports, self._limits, self._limit_log = ports, limits, LimitLog(ports.meter)
 
     def handle(self, order: Dispatch) -> Handled:
         """One order. Never raises for what the world does; a raise is a fault of ours."""
+        handled = self._handle(order)
+        count_attempts(self._ports.meter, handled.attempts)
+        return handled
+
+    def _handle(self, order: Dispatch) -> Handled:
         now_ms = self._ports.clock.now_ms()
         if now_ms >= order.not_after_ms:
             return self._unclaimed(order, AttemptState.REFUSED, Reason.EXPIRED)
@@ -99,6 +106,7 @@ class Dispatcher:
     def _again(self, order: Dispatch, known: Attempt) -> Handled:
         """The row's result once more, and the suppression it caused: whoever wrote both may have died before
         the list was told."""
+        self._ports.meter.count(STORED_REPLIES, order.channel.value)
         handled = Handled(attempts=[_for(order, known)])
         reason = known.reason
         if known.state is AttemptState.FAILED and known.fingerprint and reason in SUPPRESSING and reason:

@@ -40,10 +40,12 @@ class DispatcherLoop:
         concurrency: int,
         session_timeout_ms: int,
         check: Callable[[], None] = lambda: None,
+        beat: Callable[[], None] = lambda: None,
         fault: Callable[[str], None] = lambda _point: None,
     ) -> None:
-        """`check` raises when something beside this loop, without which nothing may be sent, has failed."""
-        self._clock, self._check = clock, check
+        """`check` raises when something beside this loop, without which nothing may be sent, has failed;
+        `beat` is called each time the loop comes round."""
+        self._clock, self._check, self._beat = clock, check, beat
         self._urgent = names[TopicKind.DISPATCHES_URGENT]
         self._limits = {
             self._urgent: URGENT_IN_FLIGHT_MAX,
@@ -82,6 +84,7 @@ class DispatcherLoop:
                 self._lanes.wake(self._clock.monotonic())
                 self._offsets.commit(self._reader.commit, self._clock.monotonic())
                 self._balance()
+                self._beat()
         finally:
             self._stop.set()
             self._lanes.close()

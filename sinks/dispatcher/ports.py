@@ -11,6 +11,7 @@ from typing import Protocol
 
 from schemas.attempt import Attempt
 from schemas.control import Controls
+from schemas.metrics import NO_METER, Meter
 from schemas.price import Prices
 from schemas.suppression import Suppression
 from sinks.dispatcher.claims import Claims
@@ -49,6 +50,7 @@ class Ports:
     completions_read: Callable[[], bool]  # everything that was in the topics now is in the guard
     clock_trusted: Callable[[], bool]
     fault: Callable[[str], None] = field(default=lambda _point: None)  # crash tests only
+    meter: Meter = NO_METER
 
 
 @dataclass(slots=True)

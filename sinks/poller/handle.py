@@ -9,7 +9,6 @@ next look-up, ask twice, or keep what was said.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,6 +16,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from schemas.lookup import Lookup
+from schemas.metrics import LOOKUPS, MALFORMED_RETRY_AFTER, NO_METER, Meter
 from schemas.observation import LookupAnswer, Observation
 from schemas.reasons import Reason
 from sinks.poller.budget import Budget
@@ -92,6 +92,7 @@ class Poller:
         call_timeout_ms: int,
         concurrency: int,
         waiting_max: int = WAITING_MAX,
+        meter: Meter = NO_METER,
     ) -> None:
         self._clock, self._call_timeout_ms = clock, call_timeout_ms
         share = max(1, concurrency // max(1, len(providers)))
@@ -99,8 +100,7 @@ class Poller:
         self._accounts = {
             name: _Account(provider, share, Waiting(waiting_max)) for name, provider in providers.items()
         }
-        self.answers: Counter[LookupAnswer] = Counter()
-        self.retry_after_malformed = 0
+        self._meter = meter
 
     def own(self) -> None:
         """Partitions were given to us: others may just have spent the budgets. Waiting orders are forgotten
@@ -162,7 +162,8 @@ class Poller:
         account = self._accounts[done.call.account]
         account.running -= 1
         account.learn(done.results, done.at_ms)
-        self.retry_after_malformed += any(r.retry_after_malformed for r in done.results)
+        if any(r.retry_after_malformed for r in done.results):
+            self._meter.count(MALFORMED_RETRY_AFTER)
         if any(r.answer is LookupAnswer.CREDENTIALS for r in done.results):
             log.error("account %s: the provider refuses our credentials or our account", done.call.account)
         paused_ms = account.paused_until_ms if account.paused_until_ms > done.at_ms else 0
@@ -181,7 +182,7 @@ class Poller:
         except ValidationError:  # an adapter let through what no record may hold
             result = LookupResult(LookupAnswer.MALFORMED)
             found = observation(order.lookup, result, at_ms=at_ms, paused_until_ms=paused_until_ms)
-        self.answers[found.answer] += 1
+        self._meter.count(LOOKUPS, found.answer.value)
         return Answer(order, found)
 
 

@@ -80,10 +80,14 @@ class PollerLoop:
         publisher: Publisher | LookupPublisher,
         letters: Letters,
         clock: PollerClock,
+        beat: Callable[[], None] = lambda: None,
         fault: Callable[[str], None] = lambda _point: None,
     ) -> None:
-        """`fault` is for crash tests: called by name around a look-up and around what is published of it."""
-        self._fault = fault
+        """`beat` is called each time the loop comes round, also while it waits for Kafka.
+
+        `fault` is for crash tests: called by name around a look-up and around what is published of it.
+        """
+        self._fault, self._beat = fault, beat
         self._poller, self._names, self._publisher = poller, names, publisher
         self._letters, self._clock = letters, clock
         self._observations = names[TopicKind.OBSERVATIONS]
@@ -92,14 +96,13 @@ class PollerLoop:
         self._running: set[Future[Performed]] = set()
         self._pool = ThreadPoolExecutor(poller.running_max, thread_name_prefix="look-up")
         self._reader = open_reader(self._assigned, self._revoked)
-        self.beat_s = clock.monotonic()  # when the last pass ended: what a health check looks at
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set; calls in flight are finished and told, what waits is read again."""
         try:
             while not stop.is_set():
                 self._pass(stop)
-                self.beat_s = self._clock.monotonic()
+                self._beat()
         finally:
             wait(self._running)  # at most one call's time
             try:
@@ -172,6 +175,7 @@ class PollerLoop:
                 self._publisher.publish(records)
             except PublishFailed as exc:
                 log.warning("observations not published yet: %s", exc)
+                self._beat()
                 if stop.wait(RETRY_S):
                     return False
             else:

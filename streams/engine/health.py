@@ -67,6 +67,11 @@ class Health:
         self.progressed_at = time.monotonic()
         self.pending_since = None if is_idle else self.progressed_at
 
+    def pending_s(self, now: float | None = None) -> float:
+        """How long work has waited without a commit; 0 when none waits."""
+        since = self.pending_since
+        return 0.0 if since is None else max(0.0, (time.monotonic() if now is None else now) - since)
+
     def progressed(self) -> None:
         """Everything that was in the input logs has been processed."""
         self.progressed_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""One worker process: the engine, the processor on it, the controls it obeys, its health.
+"""One worker process: the engine, the processor on it, the controls it obeys.
 
 It must not read the environment or a file; `compose.wiring` hands everything over.
 """
@@ -14,6 +14,7 @@ from functools import lru_cache
 from schemas.accounts import Account
 from schemas.control_board import ControlBoard
 from schemas.errors import TemplateUnknown
+from schemas.metrics import NO_METER, Meter
 from schemas.policy import Policy
 from schemas.reasons import Reason
 from schemas.record import TopicKind
@@ -24,7 +25,6 @@ from streams.engine.broadcast import BroadcastReader
 from streams.engine.errors import ExitCode
 from streams.engine.run import run
 from streams.engine.settings import EngineSettings
-from streams.worker.health_server import HealthServer
 from streams.worker.processor import IntentProcessor
 
 log = logging.getLogger("backstop.worker")
@@ -64,6 +64,7 @@ def build(
     accounts: Mapping[str, Account],
     templates: Catalogue,
     letter_key: bytes,
+    meter: Meter = NO_METER,
 ) -> Worker:
     """A worker that has not started."""
     processor = IntentProcessor(
@@ -73,13 +74,12 @@ def build(
         accounts=accounts,
         template_problem=template_problems(templates),
         letter_key=letter_key,
+        meter=meter,
     )
     return Worker(build_app(processor, engine), processor)
 
 
-def serve(
-    worker: Worker, names: TopicNames, *, bootstrap: str, health_host: str, health_port: int
-) -> ExitCode:
+def serve(worker: Worker, names: TopicNames, *, bootstrap: str) -> ExitCode:
     """Run until SIGTERM, SIGINT or a failure. Controls are read before the first record."""
     app, processor = worker.app, worker.processor
     board, seen = ControlBoard(), threading.Event()
@@ -105,6 +105,6 @@ def serve(
     reader = BroadcastReader(bootstrap, names[TopicKind.CONTROLS], take, obey, fail)
     reader.start()
     try:
-        return run(app, HealthServer(app.health, host=health_host, port=health_port))
+        return run(app)
     finally:
         reader.stop()

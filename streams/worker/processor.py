@@ -7,7 +7,7 @@ that cannot be used becomes a dead letter, and a fault of the core quarantines o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from schemas.accounts import Account
@@ -17,6 +17,7 @@ from schemas.decision import InputKind
 from schemas.errors import InvariantBroken
 from schemas.ids import ID_PATTERN
 from schemas.letters import LetterWriter
+from schemas.metrics import DECISIONS, INPUTS, NO_METER, QUARANTINED, REROUTED, VALUES, Meter
 from schemas.partitions import partition_for
 from schemas.policy import Policy
 from schemas.reasons import Reason
@@ -67,10 +68,10 @@ class IntentProcessor:
         accounts: Mapping[str, Account],
         template_problem: Callable[[str, tuple[str, ...]], Reason | None],
         letter_key: bytes,
+        meter: Meter = NO_METER,
     ) -> None:
         self.inputs = names.of(WORKER_INPUTS)
-        self.rerouted = 0
-        self.quarantined = 0
+        self._meter = meter
         self._names = names
         self._kinds = {names[kind]: kind for kind in WORKER_INPUTS}
         self._ticks = names[WORKER_INPUTS[3]]
@@ -98,6 +99,10 @@ class IntentProcessor:
         for keys in found.values():
             self._control_ticks |= keys
         return found
+
+    def parked_in(self, partitions: Iterable[int]) -> int:
+        """Intents of which facts came before the request. From any thread."""
+        return sum(len(self._parking[p]) for p in partitions if p in self._parking)
 
     # the engine's calls
 
@@ -146,6 +151,12 @@ class IntentProcessor:
         for topic, added in self._tally.drain().items():
             key = topic.encode()
             view.put(PROGRESS, key, accounting.merged(view.get(PROGRESS, key), added))
+            self._count_fates(topic, added)
+
+    def _count_fates(self, topic: str, added: Mapping[str, int]) -> None:
+        for fate in VALUES["fate"]:
+            if added.get(fate):
+                self._meter.count(INPUTS, self._kinds[topic].value, fate, by=added[fate])
 
     def due_of(self, _key: bytes, value: bytes) -> Due | None:
         row = glance(value)
@@ -211,6 +222,7 @@ class IntentProcessor:
                 view.emit(self._outbox.subject(step.subject))
             if step.decision is not None:
                 view.emit(self._outbox.decision(step, key, view.partition))
+                self._meter.count(DECISIONS, step.decision.reason.value)
             self._emit_orders(step, view, key)
             if step.drop_sealed and view.get(SEALED, key) is not None:
                 view.put(SEALED, key, None)
@@ -297,7 +309,7 @@ class IntentProcessor:
 
     def _quarantine(self, record: Any, view: View, state: IntentState | None, exc: Exception) -> None:
         """The core failed on this record: dead-letter it, hold its intent until an operator releases it."""
-        self.quarantined += 1
+        self._meter.count(QUARANTINED)
         self._dead(record, view, Undecodable(Reason.CORE_ERROR, detail=type(exc).__name__))
         if state is None:
             return
@@ -320,7 +332,7 @@ class IntentProcessor:
         view.emit(
             self._outbox.rerouted(record.topic, record.key, record.value, [*found, (ORIGIN_HEADER, origin)])
         )
-        self.rerouted += 1
+        self._meter.count(REROUTED, self._kinds[record.topic].value)
         self._tally.add(record.topic, Fate.ABSORBED)
         self._tally.note(record.topic, "rerouted")
         return False

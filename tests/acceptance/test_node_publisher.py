@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psycopg
 import pytest
 
 from compose.clock import SystemClock, random_id
@@ -124,10 +123,7 @@ def asked(to: str, *, deadline_s: int = 20, **changes: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def service(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """Everything is published at once, so that the tests wait together."""
-    name = f"node{random_id()[:10]}"
-    with psycopg.connect(stack.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    dsn = stack.dsn.replace("@/backstop?", f"@/{name}?")
+    dsn = stack.new_database("node")
     with pipeline_rig.pipeline(stack.bootstrap, dsn, tmp_path_factory.mktemp("node")) as one:
         made = Service(one, Challenges(SystemClock()), wanted := requests())
         bounced = wanted["bounced"]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import psycopg
 import pytest
 
-from compose.clock import random_id
 from compose.scenario.play import Played
 from compose.scenario.play import play as play_virtually
 from compose.scenario.verdict import ending, taken, verdict
@@ -26,10 +24,7 @@ pytestmark = [pytest.mark.proof, pytest.mark.timeout(420)]
 @pytest.fixture(scope="module")
 def played(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Played]:
     """Every story at once, each told once."""
-    name = f"real{random_id()[:10]}"
-    with psycopg.connect(stack.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    dsn = stack.dsn.replace("@/backstop?", f"@/{name}?")
+    dsn = stack.new_database("real")
     return reality.play(STORIES, stack.bootstrap, dsn, tmp_path_factory.mktemp("stories"))
 
 

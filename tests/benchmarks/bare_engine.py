@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from compose import probes
 from compose import settings as configuration
 from schemas.record import TopicKind
 from schemas.topics import TopicNames
@@ -19,7 +20,6 @@ from streams.engine.app import build_app
 from streams.engine.processor import Due, InputRecord, Output, View
 from streams.engine.run import run
 from streams.engine.settings import EngineSettings
-from streams.worker.health_server import HealthServer
 from tests.benchmarks.machine import LOADED
 
 PAD = "x" * 220  # a state and a decision of about 300 bytes
@@ -72,7 +72,8 @@ def main() -> int:
         now_ms=lambda: time.time_ns() // 1_000_000,
     )
     app = build_app(Bare(names), engine)
-    return int(run(app, HealthServer(app.health, host="127.0.0.1", port=0)))
+    with probes.serving(app.health.snapshot, bytes):
+        return int(run(app))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from compose import probes
 from streams.engine.app import build_app
 from streams.engine.errors import EngineError
 from streams.engine.processor import Due, InputRecord, Output, View
 from streams.engine.run import run
 from streams.engine.settings import EngineSettings
-from streams.worker.health_server import HealthServer
 
 NO_KEY = b"(none)"
 log = logging.getLogger(__name__)
@@ -122,7 +122,8 @@ def main() -> int:
     except EngineError as exc:
         log.critical("%s", exc)
         return int(exc.exit_code)
-    return int(run(app, HealthServer(app.health, port=0)))
+    with probes.serving(app.health.snapshot, bytes):
+        return int(run(app))
 
 
 if __name__ == "__main__":

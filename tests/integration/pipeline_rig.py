@@ -7,7 +7,10 @@ hold an expectation.
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
+from urllib.request import urlopen
 
 import psycopg
 
@@ -84,6 +88,8 @@ class Pipeline:
         subject: str | None = None,
         asked_ago_s: float = 0.0,
         variables: Mapping[str, str] = VARIABLES,
+        tenant: str = "tenant-0001",
+        phone: str = "",
     ) -> str:
         """The id of a new intent; `beside`: in the partition of that one; `asked_ago_s`: how late it is."""
         intent_id = f"int-{random_id()[:12]}"
@@ -92,11 +98,11 @@ class Pipeline:
         at = now() - timedelta(seconds=asked_ago_s)
         new = NewIntent(
             intent_id=intent_id,
-            tenant="tenant-0001",
+            tenant=tenant,
             policy=policy,
             locale="en",
             email=f"{to}-{intent_id}@example.com" if "+" in to else f"{to}+{intent_id}@example.com",
-            phone=f"+4477009000{len(self.given):02d}",
+            phone=phone or f"+4477009000{len(self.given):02d}",
             variables=dict(variables),
             challenge_ref=intent_id,
             requested_at=at,
@@ -140,6 +146,28 @@ class Pipeline:
             name=name, action=action, operator="tester", why="a test", at_ms=SystemClock().now_ms()
         )
         self.raw.publish([OutgoingRecord(self.names[TopicKind.CONTROLS], name.encode(), record.to_bytes())])
+
+    def backstop(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """A command with the processes' own settings, to its end; nobody is there to answer a question."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("BACKSTOP_")}
+        return subprocess.run(
+            [sys.executable, "-m", "compose.cli", *arguments],
+            env={**inherited, **self.rig.environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=check,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def metrics(self, process: str) -> dict[str, float]:
+        """What a scraper would get of a process of the fleet: `name{label="value"}` as in the text."""
+        log = (self.rig.folder / f"{process}.log").read_text()
+        urls = re.findall(r"metrics at (http://127\.0\.0\.1:\d+/metrics)", log)
+        with urlopen(urls[-1], timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {series: float(value) for series, _, value in pairs}
 
     # what came of it
 
@@ -227,7 +255,12 @@ def now() -> datetime:
 
 @contextmanager
 def pipeline(
-    bootstrap: str, dsn: str, folder: Path, changes: Mapping[str, str] | None = None
+    bootstrap: str,
+    dsn: str,
+    folder: Path,
+    changes: Mapping[str, str] | None = None,
+    *,
+    dispatchers: Sequence[str] = ("dispatcher",),
 ) -> Iterator[Pipeline]:
     """Every process of it, settled; ended afterwards. `dsn` is a database of its own."""
     with rig(bootstrap, dsn, folder, changes=changes, more=_more) as one:
@@ -236,8 +269,8 @@ def pipeline(
         )
         names = TopicNames(settings.prefix)
         admin.create(settings.kafka, admin.Layout(names, settings.partitions, 1, 1))
-        for process in ("worker", "dispatcher", "poller"):
-            one.fleet.add(process, process)
+        for name in ("worker", *dispatchers, "poller"):
+            one.fleet.add(name, name.partition("-")[0])
         groups = [f"{settings.prefix}{g}" for g in GROUPS]
         asking = admin.Groups(settings.kafka)
         eventually(lambda: asking.settled(groups), within_s=SETTLE_S)

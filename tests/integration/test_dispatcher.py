@@ -5,10 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 
-from compose.clock import random_id
 from schemas.attempt import AttemptState
 from schemas.reasons import Reason
 from tests.conftest import Servers
@@ -24,10 +22,7 @@ CLOCKS = {"BACKSTOP_CALL_TIMEOUT_MS": "1000", "BACKSTOP_LEASE_MS": "2500"}
 @pytest.fixture(scope="module")
 def short(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """Short leases, for whoever waits for one to end."""
-    name = f"guard{random_id()[:10]}"
-    with psycopg.connect(stack.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    dsn = stack.dsn.replace("@/backstop?", f"@/{name}?")
+    dsn = stack.new_database("guard")
     with rig(stack.bootstrap, dsn, tmp_path_factory.mktemp("guard"), changes=CLOCKS) as one:
         yield one
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,7 +13,6 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from compose.clock import random_id
 from schemas.decision import CloseKind, Phase
 from schemas.record import TopicKind
 from sinks.operator import forgetting
@@ -48,19 +45,6 @@ class Case:
     cancelled: dict[str, Any]
 
 
-def backstop(one: Pipeline, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("BACKSTOP_")}
-    return subprocess.run(
-        [sys.executable, "-m", "compose.cli", *arguments],
-        env={**inherited, **one.rig.environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=check,
-        stdin=subprocess.DEVNULL,
-    )
-
-
 def dump(dsn: str, intent_id: str | None = None) -> dict[str, list[str]]:
     """Every row of every table as text, or those that name the intent."""
     found = {}
@@ -80,7 +64,7 @@ def audited_to_the_end(one: Pipeline, intent_id: str) -> None:
     """Until the story ends in a closed chain and nothing of it is on its way to the auditor."""
 
     def is_told() -> bool:
-        said = backstop(one, "explain", intent_id, "--json", *WHY, check=False)
+        said = one.backstop("explain", intent_id, "--json", *WHY, check=False)
         return said.returncode == 0 and json.loads(said.stdout)["closed"] is not None
 
     eventually(is_told, within_s=30.0)
@@ -88,10 +72,7 @@ def audited_to_the_end(one: Pipeline, intent_id: str) -> None:
 
 @pytest.fixture(scope="module")
 def case(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
-    name = f"forget{random_id()[:10]}"
-    with psycopg.connect(stack.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    dsn = stack.dsn.replace("@/backstop?", f"@/{name}?")
+    dsn = stack.new_database("forget")
     with pipeline_rig.pipeline(stack.bootstrap, dsn, tmp_path_factory.mktemp("forget")) as one:
         one.rig.fleet.add("auditor", "auditor")
         gone, other = one.publish(2.0, to="never"), one.publish(2.0, to="never")
@@ -115,7 +96,7 @@ def case(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
 def forget(
     one: Pipeline, intent_id: str, *arguments: str, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    return backstop(one, "forget", *WHY, "--destination", one.given[intent_id].email, *arguments, check=check)
+    return one.backstop("forget", *WHY, "--destination", one.given[intent_id].email, *arguments, check=check)
 
 
 def test_nothing_in_the_audit_leads_to_the_person_any_more(case: Case) -> None:
@@ -152,13 +133,13 @@ def test_what_comes_late_about_a_forgotten_intent_is_taken_by_the_next_sweep(cas
                 Jsonb({"fingerprint": "k1.e.late", "answer": "answered", "channel": "email", "poll_no": 9}),
             ),
         )
-    swept = json.loads(backstop(case.pipeline, "forget", *WHY, "--sweep", "--json").stdout)
+    swept = json.loads(case.pipeline.backstop("forget", *WHY, "--sweep", "--json").stdout)
     assert swept["audit_rows"] == 1
     assert "k1.e.late" not in str(dump(case.dsn))
 
 
 def test_what_was_done_and_why_is_still_told(case: Case) -> None:
-    said = backstop(case.pipeline, "explain", case.gone, *WHY).stdout
+    said = case.pipeline.backstop("explain", case.gone, *WHY).stdout
     assert "decisions verified" in said
     assert "sms" in said.lower()
 
@@ -176,7 +157,7 @@ def test_a_number_is_forgotten_with_its_consent(case: Case) -> None:
     fingerprint = prints(one, case.gone)[1]
     phone = one.given[case.gone].phone
     assert phone is not None
-    again = json.loads(backstop(one, "forget", *WHY, "--destination", phone, "--yes", "--json").stdout)
+    again = json.loads(one.backstop("forget", *WHY, "--destination", phone, "--yes", "--json").stdout)
     assert (again["consents"], again["intents"]) == (1, 0)
     assert fingerprint not in "\n".join(dump(case.dsn)["consents"])
 

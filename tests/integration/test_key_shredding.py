@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import psycopg
 import pytest
 
 from compose import keys
 from compose import settings as configuration
-from compose.clock import random_id
 from schemas.codec import decode
 from schemas.decision import Phase
 from schemas.errors import SealError, SealKeyShredded, SealKeyUnknown
@@ -49,18 +44,15 @@ class Shredded:
 
 @pytest.fixture(scope="module")
 def shredded(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shredded]:
-    name = f"shred{random_id()[:10]}"
-    with psycopg.connect(stack.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    dsn = stack.dsn.replace("@/backstop?", f"@/{name}?")
+    dsn = stack.new_database("shred")
     with pipeline_rig.pipeline(stack.bootstrap, dsn, tmp_path_factory.mktemp("shred")) as one:
         one.rig.fleet.add("auditor", "auditor")
         live = one.publish(LIVE_S, to="never")
         eventually(lambda: messages(one.emails(live)) == 1)
         _end_dispatcher(one)
         unsent = one.publish(LIVE_S)
-        assert "s2" in backstop(one, "keys", "rotate")
-        said = backstop(one, "keys", "shred", "s1", "--yes")
+        assert "s2" in one.backstop("keys", "rotate").stdout
+        said = one.backstop("keys", "shred", "s1", "--yes").stdout
         assert "s1 was destroyed" in said
         one.rig.fleet.start("dispatcher")
         one.service = _service(one)
@@ -90,20 +82,6 @@ def _service(one: Pipeline) -> IntentPublisher:
     )
 
 
-def backstop(one: Pipeline, *arguments: str) -> str:
-    """What a command prints; the processes' own settings."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("BACKSTOP_")}
-    found = subprocess.run(
-        [sys.executable, "-m", "compose.cli", *arguments],
-        env={**inherited, **one.rig.environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return found.stdout
-
-
 def test_a_live_intent_under_it_ends_with_that_reason_and_nothing_more_is_sent(shredded: Shredded) -> None:
     one, stories = shredded.pipeline, shredded.pipeline.stories()
     for intent_id, sent in ((shredded.live, (1, 0)), (shredded.unsent, (0, 0))):
@@ -121,7 +99,7 @@ def test_explain_still_tells_the_intent_and_why_it_ended(shredded: Shredded, whi
     intent_id = getattr(shredded, which)
 
     def told() -> str:
-        return backstop(shredded.pipeline, "explain", intent_id, "--why", "ticket 4711")
+        return shredded.pipeline.backstop("explain", intent_id, "--why", "ticket 4711").stdout
 
     eventually(lambda: "key_shredded" in told() and "decisions verified" in told())
     assert "Sealed under a key that was destroyed" in told()
@@ -166,8 +144,8 @@ def _opened(asked: IntentRequested, ring: UnsealingKeys) -> Payload | SealError:
 def test_neither_topics_nor_database_nor_commands_nor_logs_show_the_payload(shredded: Shredded) -> None:
     one = shredded.pipeline
     places = one.kept()
-    places["explain"] = backstop(one, "explain", shredded.live, "--json").encode()
-    places["keys"] = backstop(one, "keys", "list").encode()
+    places["explain"] = one.backstop("explain", shredded.live, "--json").stdout.encode()
+    places["keys"] = one.backstop("keys", "list").stdout.encode()
     assert places["audit"], "the search found something to search"
     assert places[one.names[TopicKind.DISPATCHES_URGENT]]
     secrets = [one.given[i].email for i in (shredded.live, shredded.unsent)]

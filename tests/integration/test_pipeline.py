@@ -7,12 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
 import pytest
 from typer.testing import CliRunner
 
 from compose.app import app
-from compose.clock import random_id
 from compose.releases import ReleaseRefused
 from schemas.control import ControlAction
 from schemas.decision import CloseKind, Decision, Phase
@@ -39,10 +37,7 @@ SOON_S, LATER_S = 4.0, 32.0
 
 @pytest.fixture(scope="module")
 def pipeline(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    name = f"pipe{random_id()[:10]}"
-    with psycopg.connect(stack.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    dsn = stack.dsn.replace("@/backstop?", f"@/{name}?")
+    dsn = stack.new_database("pipe")
     with pipeline_rig.pipeline(stack.bootstrap, dsn, tmp_path_factory.mktemp("pipeline")) as one:
         yield one
 

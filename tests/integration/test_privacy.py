@@ -10,7 +10,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from compose.clock import random_id
 from schemas.record import TopicKind
 from tests.acceptance.crash.points import POINTS
 from tests.acceptance.crash.process import RAISE, struck
@@ -38,10 +37,7 @@ class Case:
 
 @pytest.fixture(scope="module")
 def case(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
-    name = f"privacy{random_id()[:10]}"
-    with psycopg.connect(stack.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    dsn = stack.dsn.replace("@/backstop?", f"@/{name}?")
+    dsn = stack.new_database("privacy")
     folder = tmp_path_factory.mktemp("privacy")
     with pipeline_rig.pipeline(stack.bootstrap, dsn, folder, {"BACKSTOP_LOG_LEVEL": "DEBUG"}) as one:
         for process in PROCESSES:

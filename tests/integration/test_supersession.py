@@ -10,7 +10,6 @@ import orjson
 import psycopg
 import pytest
 
-from compose.clock import random_id
 from schemas.codec import decode
 from schemas.decision import CloseKind, Phase
 from schemas.intent import IntentSuperseded
@@ -40,10 +39,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def pipeline(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    name = f"sups{random_id()[:10]}"
-    with psycopg.connect(stack.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    dsn = stack.dsn.replace("@/backstop?", f"@/{name}?")
+    dsn = stack.new_database("sups")
     with pipeline_rig.pipeline(stack.bootstrap, dsn, tmp_path_factory.mktemp("pipeline")) as one:
         yield one
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from schemas.asyncapi import records
-from schemas.metrics import METRICS, Metric, MetricKind
+from schemas.metrics import LIMIT, METRICS, VALUES, Metric, MetricKind
 from schemas.reasons import Reason, ReasonClass
 from schemas.record import TopicKind
 from schemas.topics import TOPICS
@@ -73,10 +73,15 @@ def test_a_metric_says_what_it_means(metric: Metric) -> None:
     assert metric.name.endswith("_total") is (metric.kind is MetricKind.COUNTER)
 
 
+def test_the_readme_names_every_metric_and_no_other() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    told = re.findall(r"^\| `(backstop_\w+)` \| ([^|]+) \| ([^|]+) \|$", readme, re.MULTILINE)
+    assert told == [(m.name, ", ".join(m.labels) or "–", m.says) for m in METRICS]
+
+
 def test_metrics_have_distinct_names_and_closed_labels() -> None:
     assert len({m.name for m in METRICS}) == len(METRICS)
-    closed = {"topic", "fate", "reason", "channel", "state", "answer"}
-    assert {label for m in METRICS for label in m.labels} <= closed
+    assert {label for m in METRICS for label in m.labels} <= {*VALUES, LIMIT}
 
 
 @pytest.mark.parametrize("kind", list(TOPICS))

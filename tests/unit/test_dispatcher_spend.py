@@ -12,6 +12,7 @@ from schemas.attempt import AttemptState
 from schemas.budget import Budgets
 from schemas.destinations import PhoneNumber
 from schemas.ids import Channel
+from schemas.metrics import ATTEMPTS, LIMIT_MET, LIMIT_PASSED, NOT_SENT, STORED_REPLIES
 from schemas.price import Prices, parse
 from schemas.reasons import Reason
 from sinks.providers.base import SubmitResult
@@ -137,6 +138,20 @@ def test_a_share_of_a_cap_and_its_end_are_told_once_and_name_nobody(
     assert "50 %" in caplog.messages[0]
     assert "90 %" in caplog.messages[1]
     assert "cap is reached (hold): all" in caplog.messages[2]
+    assert [bench.meter.of(LIMIT_PASSED, "cap", share) for share in ("50", "80", "90")] == [1, 0, 1]
+
+
+def test_every_order_that_meets_a_limit_and_every_one_that_is_not_sent_is_counted() -> None:
+    """The log says it once an hour; an alert needs to see that it goes on."""
+    bench = Bench(spend("0.10"))
+    one = bench.dispatcher()
+    for number in range(1, 6):
+        one.handle(order(1, S, intent_id=f"int-{number:04}-test"))
+    one.handle(order(1, S, intent_id="int-0001-test"))
+    assert bench.meter.of(LIMIT_MET, "cap") == 3
+    assert bench.meter.of(NOT_SENT, "sms", "spend_exhausted") == 3
+    assert (bench.meter.of(ATTEMPTS, "sms", "held"), bench.meter.of(ATTEMPTS, "sms", "accepted")) == (3, 3)
+    assert bench.meter.of(STORED_REPLIES, "sms") == 1
 
 
 def test_a_range_is_a_thousand_numbers_and_a_keyed_hash() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from compose.commands.processes import listening
+from compose.serving import listening
 
 
 def test_the_second_packet_of_an_answer_does_not_wait_for_the_client() -> None:

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from schemas.metrics import LOOKUPS, MALFORMED_RETRY_AFTER
 from schemas.observation import LookupAnswer, ProviderState
 from schemas.reasons import Reason
 from sinks.poller.handle import CREDENTIALS_PAUSE_MS, PAUSE_MS_MAX, Answer, Poller
 from sinks.poller.schedule import Order
 from sinks.providers import retry_after
 from sinks.providers.base import LookupRequest, LookupResult
+from tests.counting import CountingMeter
 from tests.unit.poller_fakes import T0, HandClock, TellingProvider, lookup, provider
 
 TIMEOUT_MS = 1_000
@@ -26,8 +28,14 @@ class Bench:
     def __init__(self, *names: str, waiting_max: int = 100, **capabilities: Any) -> None:
         self.clock = HandClock()
         self.providers = {n: provider(n, self.clock, **capabilities) for n in names or ("mail-a",)}
+        self.meter = CountingMeter()
         self.poller = Poller(
-            self.providers, self.clock, call_timeout_ms=TIMEOUT_MS, concurrency=8, waiting_max=waiting_max
+            self.providers,
+            self.clock,
+            call_timeout_ms=TIMEOUT_MS,
+            concurrency=8,
+            waiting_max=waiting_max,
+            meter=self.meter,
         )
         self.poller.own()
         self.tickets = 0
@@ -214,7 +222,8 @@ def test_throttled_without_a_time_backs_off_by_itself_and_starts_over_after_an_a
     bench.go(16_500)
     asked = [at - T0 for at, _ in bench.mail.asked]
     assert [b - a for a, b in pairwise(asked)] == [1_000, 2_000, 4_000, 8_000]
-    assert bench.poller.retry_after_malformed == len(asked)
+    assert bench.meter.of(MALFORMED_RETRY_AFTER) == len(asked)
+    assert bench.meter.of(LOOKUPS, "throttled") == len(asked)
     bench.mail.answer = lambda _r: LookupResult(L.ANSWERED, ProviderState.ACCEPTED)
     bench.go(32_150)
     bench.mail.answer = lambda _r: LookupResult(L.THROTTLED)

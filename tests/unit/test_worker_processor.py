@@ -15,6 +15,7 @@ from schemas.dead_letter import DeadLetter
 from schemas.decision import Decision
 from schemas.dispatch import Dispatch
 from schemas.instruction import InstructionAction
+from schemas.metrics import DECISIONS, INPUTS, QUARANTINED, REROUTED
 from schemas.partitions import partition_for
 from schemas.reasons import Reason
 from schemas.record import Record, TopicKind
@@ -40,6 +41,7 @@ from tests.builders import (
     observation,
     request,
 )
+from tests.counting import CountingMeter
 
 NAMES = TopicNames("t.")
 CANARY = "canary-person@example.com"
@@ -50,6 +52,7 @@ class Bench:
 
     def __init__(self, count: int = 1, partition: int = 0) -> None:
         given = context()
+        self.meter = CountingMeter()
         self.processor = IntentProcessor(
             NAMES,
             partitions={NAMES[k]: count for k in TopicKind},
@@ -57,6 +60,7 @@ class Bench:
             accounts=given.accounts,
             template_problem=lambda _t, _v: None,
             letter_key=b"k" * 32,
+            meter=self.meter,
         )
         self.partition = partition
         self.tables: dict[str, dict[bytes, bytes]] = {t: {} for t in self.processor.tables}
@@ -159,6 +163,20 @@ def test_decisions_hold_no_payload() -> None:
     assert all(SEALED.encode() not in (o.value or b"") for o in bench.on(TopicKind.DECISIONS))
 
 
+def test_inputs_are_counted_by_fate_decisions_by_reason_and_what_waits_is_a_level() -> None:
+    bench = Bench()
+    bench.give(TopicKind.ATTEMPTS, attempt(100, AttemptState.ACCEPTED), at=100)
+    assert (bench.meter.of(INPUTS), bench.processor.parked_in([0])) == (0, 1)
+    bench.give(TopicKind.INTENTS, request(), at=200)
+    bench.give(TopicKind.INTENTS, b"nonsense", at=300)
+    counted = bench.counters()
+    assert bench.processor.parked_in([0, 7]) == 0
+    assert bench.meter.of(INPUTS) == counted["inputs"] == 3
+    assert bench.meter.of(INPUTS, "intents", "dead_lettered") == counted["dead_lettered"] == 1
+    assert bench.meter.of(DECISIONS) == len(bench.decisions()) > 0
+    assert bench.meter.of(DECISIONS, bench.decisions()[0].reason.value) >= 1
+
+
 def test_a_record_in_a_wrong_partition_is_sent_home_once_and_only_once() -> None:
     home = partition_for(ID.encode(), 6)
     bench = Bench(count=6, partition=(home + 1) % 6)
@@ -173,6 +191,7 @@ def test_a_record_in_a_wrong_partition_is_sent_home_once_and_only_once() -> None
     assert [letter.reason for letter in bench.letters()] == [Reason.WRONG_PARTITION_TWICE]
     assert bench.decisions() == []
     assert bench.counters() == {"inputs": 2, "absorbed": 1, "rerouted": 1, "dead_lettered": 1}
+    assert (bench.meter.of(REROUTED), bench.meter.of(INPUTS, "intents", "dead_lettered")) == (1, 1)
 
 
 def test_a_failure_of_the_core_quarantines_one_intent_and_a_release_brings_it_back(
@@ -190,6 +209,7 @@ def test_a_failure_of_the_core_quarantines_one_intent_and_a_release_brings_it_ba
     (letter,) = bench.letters()
     assert (letter.reason, letter.detail) == (Reason.CORE_ERROR, "ZeroDivisionError")
     assert CANARY not in letter.to_bytes().decode()
+    assert bench.meter.of(QUARANTINED) == 1
     state = from_bytes(bench.tables["intents"][ID.encode()])
     assert state.quarantined
     assert state.due_ms == state.expiry_ms
