@@ -1,7 +1,7 @@
 """What whoever runs dispatchers hears: counts of what became of orders, and lines when a limit comes near.
 
-It must not decide, nor name a person: labels are listed (`schemas.metrics`), and a scope is a tenant, a country,
-a purpose or the keyed hash of a thousand numbers.
+It must not decide, nor name a person: labels are listed (`schemas.metrics`), and a scope is a tenant, a
+country, a purpose or the keyed hash of a thousand numbers.
 """
 
 from __future__ import annotations

@@ -20,10 +20,8 @@ from sinks.kafka import admin
 from tests.acceptance.crash.stage import MEMBERS, Stage, enlist
 
 BEFORE_S = 8.0  # of load before it happens, so that all of it is in flight
-SHORT_S, LONG_S = (
-    3.0,
-    20.0,
-)  # away: within the session and the lease, and longer than all of them and most lives
+# Away: within the session and the lease, longer than all of them, longer than any life of an intent here.
+SHORT_S, LONG_S, MINUTE_S = 3.0, 20.0, 60.0
 LAG_S = 120.0
 GROUPS_S = 60.0
 JOINING = 3
@@ -57,6 +55,8 @@ OUTAGES: tuple[Outage, ...] = (
     Outage("broker killed, a worker dies meanwhile", "broker", "SIGKILL", SHORT_S, True, True),
     Outage("broker stopped for 20 s, a worker dies meanwhile", "broker", "SIGTERM", LONG_S, True),
     Outage("broker killed for 20 s", "broker", "SIGKILL", LONG_S, is_kill=True),
+    Outage("broker stopped for a minute", "broker", "SIGTERM", MINUTE_S),
+    Outage("broker killed for a minute, a worker dies meanwhile", "broker", "SIGKILL", MINUTE_S, True, True),
     Outage("Postgres stopped, back after 3 s", "postgres", "SIGINT", SHORT_S),
     Outage("Postgres killed, back after 3 s", "postgres", "SIGKILL", SHORT_S, is_kill=True),
     Outage("Postgres killed, a worker dies meanwhile", "postgres", "SIGKILL", SHORT_S, True, True),
