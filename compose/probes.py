@@ -13,33 +13,24 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import uvicorn
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from compose.serving import Server, listening
+from compose.settings import LOOPBACK
 from schemas.errors import SettingsRefused
+from streams.engine.health import Snapshot
 
 log = logging.getLogger("backstop.probes")
 
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 OK, UNAVAILABLE = 200, 503
-EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 STUCK_AFTER_S = 60.0  # twice what the longest wait inside one round may take, 30 s for Kafka
-
-
-class Look(Protocol):
-    """One look at a process; a dataclass, shown as it is."""
-
-    @property
-    def ready(self) -> bool: ...
-
-    @property
-    def live(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +40,9 @@ class LoopLook:
     ready: bool
     live: bool
     reasons: tuple[str, ...]
+
+
+Look = Callable[[], LoopLook | Snapshot]
 
 
 class Beat:
@@ -71,8 +65,8 @@ class Beat:
         return LoopLook(live and began, live, tuple(reasons))
 
 
-def create_app(look: Callable[[], Any], exposition: Callable[[], bytes]) -> Starlette:
-    """`look` gives a dataclass that is a `Look`."""
+def create_app(look: Look, exposition: Callable[[], bytes]) -> Starlette:
+    """`look` is one look at the process, shown as it is."""
 
     async def livez(_request: Request) -> Response:
         found = look()
@@ -83,14 +77,14 @@ def create_app(look: Callable[[], Any], exposition: Callable[[], bytes]) -> Star
         return _answer(asdict(found), is_ok=found.ready)
 
     async def metrics(_request: Request) -> Response:
-        return Response(exposition(), media_type=EXPOSITION, headers=_FRESH)
+        return Response(exposition(), media_type=CONTENT_TYPE_PLAIN_0_0_4, headers=_FRESH)
 
     return Starlette(routes=[Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics)])
 
 
 @contextmanager
 def serving(
-    look: Callable[[], Any], exposition: Callable[[], bytes], *, host: str = "127.0.0.1", port: int = 0
+    look: Look, exposition: Callable[[], bytes], *, host: str = "127.0.0.1", port: int = 0
 ) -> Iterator[str]:
     """Answers from a thread until the block ends; `port` 0 picks a free one. Yields the address.
 

@@ -25,6 +25,7 @@ def listening(port: int, *, host: str = "127.0.0.1", named: str = "--port") -> s
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen()  # else a second process could bind as well, and fail only later
     except OSError as exc:
         listener.close()
         refused = SettingsRefused([f"port: {port} cannot be used ({type(exc).__name__}: {exc.strerror})"])

@@ -40,8 +40,11 @@ PREFIX_CHARS_MAX = 64  # with the longest name behind it a topic stays under 120
 _PREFIX = re.compile(rf"[A-Za-z0-9._-]{{1,{PREFIX_CHARS_MAX}}}")  # the characters of a topic's name
 
 
-def _loopback_or_private(host: str) -> str:
-    if host not in ("127.0.0.1", "::1", "localhost"):
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+def _on_loopback(host: str) -> str:
+    if host not in LOOPBACK:
         raise ValueError("health is served on loopback only; put a proxy in front of it")
     return host
 
@@ -106,8 +109,8 @@ class Settings(BaseSettings):
     # Look-ups in flight per poller process.
     poller_concurrency: Annotated[int, Field(ge=1, le=256)] = 8
 
-    # Liveness and readiness; 0 chooses a free port and logs it.
-    health_host: Annotated[str, AfterValidator(_loopback_or_private)] = "127.0.0.1"
+    # Liveness, readiness and metrics of this process; 0 chooses a free port and logs it.
+    health_host: Annotated[str, AfterValidator(_on_loopback)] = "127.0.0.1"
     health_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
     log_json: bool = False

@@ -88,9 +88,7 @@ def provider_accounts(settings: Settings) -> dict[str, Account]:
     return {name: placed.account for name, placed in configuration.accounts(settings).items()}
 
 
-def _probed(
-    settings: Settings, meter: PrometheusMeter, look: Callable[[], object]
-) -> AbstractContextManager[str]:
+def _probed(settings: Settings, meter: PrometheusMeter, look: probes.Look) -> AbstractContextManager[str]:
     """The process answers on its health port until the block ends."""
     return probes.serving(look, meter.exposition, host=settings.health_host, port=settings.health_port)
 

@@ -88,7 +88,9 @@ LOOKUPS = Metric("backstop_poller_lookups_total", _C, ("answer",), "Look-ups by 
 MALFORMED_RETRY_AFTER = Metric(
     "backstop_poller_malformed_retry_after_total", _C, (), "Retry-After values that were ignored."
 )
-ROWS = Metric("backstop_auditor_rows_total", _C, ("topic",), "Audit rows written.")
+ROWS = Metric(
+    "backstop_auditor_rows_total", _C, ("topic",), "Records audited; one that comes again counts again."
+)
 
 METRICS: tuple[Metric, ...] = (
     INPUTS,

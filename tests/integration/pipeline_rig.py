@@ -12,12 +12,13 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
+from urllib.error import URLError
 from urllib.request import urlopen
 
 import psycopg
@@ -162,12 +163,22 @@ class Pipeline:
 
     def metrics(self, process: str) -> dict[str, float]:
         """What a scraper would get of a process of the fleet: `name{label="value"}` as in the text."""
-        log = (self.rig.folder / f"{process}.log").read_text()
-        urls = re.findall(r"metrics at (http://127\.0\.0\.1:\d+/metrics)", log)
-        with urlopen(urls[-1], timeout=10) as answer:
+        with urlopen(f"{self._probes(process)}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
         pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
         return {series: float(value) for series, _, value in pairs}
+
+    def is_ready(self, process: str) -> bool:
+        try:
+            with urlopen(f"{self._probes(process)}/readyz", timeout=10) as answer:
+                return bool(answer.status == 200)
+        except URLError:  # 503, or it does not listen
+            return False
+
+    def _probes(self, process: str) -> str:
+        """Where a process of the fleet answers, from its log."""
+        log = (self.rig.folder / f"{process}.log").read_text()
+        return str(re.findall(r"metrics at (http://127\.0\.0\.1:\d+)/metrics", log)[-1])
 
     # what came of it
 
@@ -180,6 +191,17 @@ class Pipeline:
             found[decision.intent_id].append(decision)
         return found
 
+    def eventually(self, what: Callable[[], bool], *, within_s: float = WAIT_S) -> None:
+        """As `guard_rig.eventually`, and a process that ends meanwhile is started again, as in production: a
+        worker that gets no time on a busy machine gives up."""
+
+        def tended() -> bool:
+            self.rig.fleet.tend()
+            return what()
+
+        tended.__qualname__ = what.__qualname__
+        eventually(tended, within_s=within_s)
+
     def until_said(self, word: Reason | Phase, *intent_ids: str, within_s: float = WAIT_S) -> None:
         """Until each has a decision with this reason, or into this phase."""
 
@@ -188,7 +210,7 @@ class Pipeline:
             return all(word in said(found[i]) for i in intent_ids)
 
         try:
-            eventually(it_is_said, within_s=within_s)
+            self.eventually(it_is_said, within_s=within_s)
         except AssertionError:
             stories = {i: sorted(said(self.stories()[i])) for i in intent_ids}
             raise AssertionError(f"not said within {within_s:.0f} s: {word} by {stories}") from None

@@ -21,6 +21,7 @@ import pytest
 from confluent_kafka import Producer
 
 from schemas.errors import GuardUnavailable
+from schemas.metrics import ROWS as COUNTED
 from schemas.record import TopicKind
 from schemas.topics import TOPICS, TopicNames
 from sinks.audit.loop import AuditorLoop
@@ -32,6 +33,7 @@ from sinks.postgres.migrate import migrate
 from sinks.postgres.pool import Database
 from tests import builders
 from tests.conftest import Servers
+from tests.counting import CountingMeter
 
 K = TopicKind
 WAIT_S = 60.0
@@ -49,6 +51,7 @@ class Rig:
     names: TopicNames
     database: Database
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    meter: CountingMeter = field(default_factory=CountingMeter)
 
     def rows(self) -> list[dict[str, Any]]:
         with self.database.transaction() as cursor:
@@ -67,7 +70,7 @@ class Rig:
         return [m for kind in TOPICS for m in read_all(self.bootstrap, self.names[kind])]
 
     def writer(self) -> AuditWriter:
-        return AuditWriter(self.names, self.database, letter_key=LETTER_KEY)
+        return AuditWriter(self.names, self.database, letter_key=LETTER_KEY, meter=self.meter)
 
     @contextmanager
     def auditor(self) -> Iterator[threading.Thread]:
@@ -78,6 +81,7 @@ class Rig:
             database=self.database,
             letter_key=LETTER_KEY,
             session_timeout_ms=SESSION_MS,
+            meter=self.meter,
         )
         thread = threading.Thread(target=loop.run, args=(stop,))
         thread.start()
@@ -157,6 +161,8 @@ def test_every_record_of_every_topic_is_a_row_and_any_byte_is_survived(rig: Rig)
         wait_for(lambda: len(rig.rows()) == total)
     check_once(rig)
     rows = rig.rows()
+    assert rig.meter.of(COUNTED) == total
+    assert rig.meter.of(COUNTED, "ticks") == 10
     assert sum(r["record"] is None for r in rows) == 8
     assert {r["reason"] for r in rows if r["record"] is None} >= {
         *("malformed", "null_key", "tombstone", "too_large"),

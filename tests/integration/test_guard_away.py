@@ -12,7 +12,7 @@ from schemas.metrics import NOT_SENT
 from schemas.reasons import Reason
 from tests.conftest import Servers
 from tests.integration import pipeline_rig
-from tests.integration.guard_rig import eventually, messages
+from tests.integration.guard_rig import messages
 from tests.integration.pipeline_rig import Pipeline
 
 SENT = {"due": (1, 0), "new": (0, 0)}
@@ -35,7 +35,7 @@ def outage(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     dsn = stack.new_database("away")
     with pipeline_rig.pipeline(stack.bootstrap, dsn, tmp_path_factory.mktemp("away")) as one:
         due = one.publish(6.0, to="never", expiry_s=100.0)
-        eventually(lambda: messages(one.emails(due)) == 1)
+        one.eventually(lambda: messages(one.emails(due)) == 1)
         stack.database.stop()
         try:
             new = one.publish(60.0, expiry_s=100.0)
@@ -58,7 +58,7 @@ def test_what_is_held_meanwhile_shows_in_a_metric(outage: Outage) -> None:
 
 
 def test_once_it_is_back_the_sms_that_was_due_goes_out_once(outage: Outage) -> None:
-    eventually(lambda: messages(outage.pipeline.texts(outage.due)) == 1)
+    outage.pipeline.eventually(lambda: messages(outage.pipeline.texts(outage.due)) == 1)
     outage.pipeline.until_read(outage.due)
     assert outage.pipeline.sent(outage.due) == (1, 1)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.decision import Decision
-from schemas.errors import PreflightFailed
+from schemas.errors import GuardUnavailable, PreflightFailed
 from schemas.record import TopicKind
 from schemas.topics import TOPICS, TopicNames
 from sinks.audit.loop import AuditorLoop, gone
@@ -201,6 +201,30 @@ class Ends:
 
     def beginnings(self, topics: set[str]) -> dict[Place, int]:
         return {(topic, 0): 0 for topic in topics}
+
+
+def test_waiting_for_postgres_is_no_standstill() -> None:
+    beats: list[str] = []
+
+    class Away:
+        def positions(self, _places: list[Place]) -> dict[Place, int]:
+            beats.append("asked")
+            if beats.count("asked") == 3:
+                return {}
+            raise GuardUnavailable("away", code="unreachable")
+
+    loop = AuditorLoop(
+        NAMES,
+        bootstrap="127.0.0.1:1",
+        database=Database("postgresql://127.0.0.1:1/none"),
+        letter_key=b"k" * 32,
+        session_timeout_ms=6_000,
+        beat=lambda: beats.append("beat"),
+    )
+    loop._reader.close()
+    loop._writer, loop._ends_of = Away(), Ends()  # type: ignore[assignment]
+    assert loop._positions([("t", 0)]) == {}
+    assert beats == ["asked", "beat", "asked", "beat", "asked"]
 
 
 @pytest.mark.parametrize(("audited", "is_refused"), [(3, False), (4, True)])

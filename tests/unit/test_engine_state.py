@@ -239,6 +239,7 @@ def test_pending_work_without_a_commit_is_not_live_after_the_limit() -> None:
     health = healthy()
     health.submitted()
     assert health.pending_since is not None
+    assert health.pending_s(health.pending_since + 59) == 59.0
     assert health.snapshot(health.pending_since + 59).live
     assert not health.snapshot(health.pending_since + 61).live
     health.committed(is_idle=True)

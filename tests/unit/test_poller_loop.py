@@ -69,6 +69,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock, self.log = HandClock(), ScriptedLog()
+        self.beats: list[int] = []  # how much had happened in the log each time
         self.mail: TellingProvider = provider("mail-a", self.clock)
         poller = Poller({"mail-a": self.mail}, self.clock, call_timeout_ms=100, concurrency=2)
 
@@ -85,6 +86,7 @@ class Bench:
             publisher=self.log,
             letters=Letters(NAMES, by="poller", key=b"k" * 32),
             clock=self.clock,
+            beat=lambda: self.beats.append(len(self.log.history)),
         )
         self.log.on_assign([PLACE])
         self.stop = threading.Event()
@@ -141,6 +143,7 @@ def test_nothing_is_committed_until_the_brokers_have_the_observation() -> None:
     assert [kind for kind, _ in bench.log.history] == ["publish", "commit"]
     assert bench.log.failures == 0
     assert len(bench.mail.asked) == 1
+    assert bench.beats == [0], "waiting for the brokers is no standstill"
 
 
 def test_an_outage_of_the_brokers_at_the_end_leaves_the_order_uncommitted() -> None:
