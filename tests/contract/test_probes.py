@@ -82,7 +82,6 @@ def test_health_is_served_on_loopback_only() -> None:
 
 def test_a_port_that_is_taken_is_refused_with_the_setting_to_change() -> None:
     with listening(0) as taken:
-        taken.listen()
         port = taken.getsockname()[1]
         with (
             pytest.raises(SettingsRefused, match=f"{port} cannot be used") as refused,

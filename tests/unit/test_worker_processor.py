@@ -76,6 +76,7 @@ class Bench:
         key: bytes | None = ID.encode(),
         at: int = 0,
         headers: tuple[tuple[str, bytes], ...] = (),
+        ends_chunk: bool = True,
     ) -> list[Output]:
         data = value.to_bytes() if isinstance(value, Record) else value
         record = Stored(NAMES[kind], self.partition, self.offset, T0 + at, key, data, headers)
@@ -83,7 +84,8 @@ class Bench:
         view = MemoryView(self.tables, self.timers)
         view.partition = self.partition
         self.processor.process(record, view)  # type: ignore[arg-type]
-        self.processor.end_of_chunk(record.topic, view)  # type: ignore[arg-type]
+        if ends_chunk:
+            self.processor.end_of_chunk(record.topic, view)  # type: ignore[arg-type]
         self.outputs += view.outputs
         return view.outputs
 
@@ -168,11 +170,12 @@ def test_inputs_are_counted_by_fate_decisions_by_reason_and_what_waits_is_a_leve
     bench.give(TopicKind.ATTEMPTS, attempt(100, AttemptState.ACCEPTED), at=100)
     assert (bench.meter.of(INPUTS), bench.processor.parked_in([0])) == (0, 1)
     bench.give(TopicKind.INTENTS, request(), at=200)
+    bench.give(TopicKind.INTENTS, b"nonsense", at=300, ends_chunk=False)
     bench.give(TopicKind.INTENTS, b"nonsense", at=300)
     counted = bench.counters()
     assert bench.processor.parked_in([0, 7]) == 0
-    assert bench.meter.of(INPUTS) == counted["inputs"] == 3
-    assert bench.meter.of(INPUTS, "intents", "dead_lettered") == counted["dead_lettered"] == 1
+    assert bench.meter.of(INPUTS) == counted["inputs"] == 4
+    assert bench.meter.of(INPUTS, "intents", "dead_lettered") == counted["dead_lettered"] == 2
     assert bench.meter.of(DECISIONS) == len(bench.decisions()) > 0
     assert bench.meter.of(DECISIONS, bench.decisions()[0].reason.value) >= 1
 
