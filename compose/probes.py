@@ -30,7 +30,7 @@ from streams.engine.health import Snapshot
 log = logging.getLogger("backstop.probes")
 
 OK, UNAVAILABLE = 200, 503
-STUCK_AFTER_S = 60.0  # twice what the longest wait inside one round may take, 30 s for Kafka
+STUCK_AFTER_S = 60.0  # as the engine has it: twice the 30 s that publishing with Kafka away may take
 
 
 @dataclass(frozen=True, slots=True)
