@@ -27,6 +27,7 @@ from compose.clock import SystemClock, random_id
 from compose.local.database import Database as LocalDatabase
 from compose.settings import Settings
 from schemas.attempt import AttemptState
+from schemas.budget import AMOUNT_MAX, COUNT_MAX, Budgets
 from schemas.control import Controls
 from schemas.destinations import EmailAddress, PhoneNumber
 from schemas.dispatch import Dispatch
@@ -120,13 +121,27 @@ def orders_of(one: Rig, channel: Channel, count: int) -> list[Dispatch]:
     return made
 
 
+def never_reached(limits: Budgets) -> Budgets:
+    """The same limits, so that the same scopes are counted, none of which so many orders can reach."""
+    return limits.model_copy(
+        update={
+            "spend": tuple(s.model_copy(update={"amount_max": AMOUNT_MAX}) for s in limits.spend),
+            "velocity": tuple(v.model_copy(update={"count_max": COUNT_MAX}) for v in limits.velocity),
+            "completion": tuple(
+                c.model_copy(update={"floor_day": COUNT_MAX, "floor_hour": COUNT_MAX})
+                for c in limits.completion
+            ),
+        }
+    )
+
+
 @contextmanager
 def ports_of(settings: Settings, threads: int) -> Iterator[Ports]:
     """As `compose.wiring` builds them; no completions or controls reach them."""
     held = keys.dispatcher_keys(settings.keys)
     with closing(wiring.guard(settings, size_max=threads + 1)) as database:
         yield Ports(
-            claims=PostgresClaims(database, configuration.budgets(settings)),
+            claims=PostgresClaims(database, never_reached(configuration.budgets(settings))),
             providers=wiring.providers(settings, connections_max=threads),
             preparer=prepare.Preparer(
                 unsealing=held.unsealing,
