@@ -1,6 +1,6 @@
 """Key files: one per holder, so that a process is given only what it needs.
 
-    publisher.json    the public sealing key and the fingerprint keys      services, operator look-up
+    publisher.json    the public sealing key and the fingerprint keys      services, operator look-up, poller
     publisher.TENANT.json   the same with that tenant's own sealing key    services of that tenant
     dispatcher.json   the private sealing keys, fingerprint keys, digest key
     letters.json      the key of dead-letter hashes                        worker, dispatcher, poller, auditor

@@ -32,6 +32,7 @@ from schemas.templates.registry import Catalogue, shipped
 from schemas.templates.registry import read as read_catalogue
 from schemas.topics import PARTITIONS, PREFIX
 from schemas.written import NotToml, shown, toml
+from sinks.providers import registry
 
 ENV_PREFIX = "BACKSTOP_"
 CONFIG_VARIABLE = "BACKSTOP_CONFIG"
@@ -50,11 +51,13 @@ def _on_loopback(host: str) -> str:
 
 
 class ProviderAccount(Model):
-    """One `[[accounts]]` table: the account, where it is, and the file that holds its credential."""
+    """One `[[accounts]]` table: the account, where it is (empty: the provider's own address), the file that
+    holds its credential, and `[accounts.options]` of its provider."""
 
     account: Account
     base_url: str
-    credential_file: Path
+    credential_file: Path | None
+    options: dict[str, Any] = Field(default_factory=dict)
 
 
 class Settings(BaseSettings):
@@ -199,6 +202,9 @@ def accounts(settings: Settings) -> dict[str, ProviderAccount]:
             wrong = ", ".join(".".join(map(str, e["loc"])) for e in exc.errors(include_input=False))
             problems.append(f"accounts[{number}]: missing or wrong: {wrong}")
             continue
+        except SettingsRefused as exc:
+            problems += [f"accounts[{number}]: {problem}" for problem in exc.problems]
+            continue
         except ValueError:  # a number that JSON has no room for
             problems.append(f"accounts[{number}]: a number has too many digits")
             continue
@@ -210,17 +216,26 @@ def accounts(settings: Settings) -> dict[str, ProviderAccount]:
     return found
 
 
-_PLACE = ("base_url", "credential_file")
+_PLACE = ("base_url", "credential_file", "options")
 
 
 def _account(entry: Mapping[str, Any]) -> ProviderAccount:
     """Read as JSON, where an enum is its text and a number not a text; a date is nothing we have."""
-    fields = json.dumps({k: v for k, v in entry.items() if k not in _PLACE}, default=lambda _date: None)
-    place = entry.get("credential_file", "")
+    place = {name: entry.get(name) for name in _PLACE}
+    fields = {name: value for name, value in entry.items() if name not in _PLACE}
+    provider = fields.get("provider")
+    if isinstance(provider, str):
+        fields["channel"] = registry.channel_of(provider, fields.get("channel"))
+    said = fields.setdefault("capabilities", {})
+    account = Account.model_validate_json(json.dumps(fields, default=lambda _date: None))
+    held = registry.capabilities(account, frozenset(said))
+    registry.options_of(account, place["options"] or {})
+    file = place["credential_file"]
     return ProviderAccount(
-        account=Account.model_validate_json(fields),
-        base_url=entry.get("base_url", ""),
-        credential_file=Path(place) if isinstance(place, str) else place,
+        account=account.model_copy(update={"capabilities": held}),
+        base_url=place["base_url"] or "",
+        credential_file=Path(file) if isinstance(file, str) else file,
+        options=place["options"] or {},
     )
 
 

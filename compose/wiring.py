@@ -21,11 +21,13 @@ from compose.metrics import PrometheusMeter
 from compose.probes import Beat
 from compose.settings import REPLAY_PREFIX, ProviderAccount, Settings
 from compose.simulator.behaviour import Model
+from compose.simulator.dialects import ID_SHAPES
 from compose.simulator.server import create_app
 from schemas.accounts import Account
 from schemas.budget import Budgets
 from schemas.control_board import ControlBoard
 from schemas.errors import PreflightFailed, SettingsRefused
+from schemas.fingerprints import FingerprintKeys
 from schemas.metrics import NO_METER, PARKED, PENDING_S, Meter
 from schemas.record import TopicKind
 from schemas.topics import TopicNames
@@ -46,7 +48,8 @@ from sinks.poller.loop import reader as lookup_reader
 from sinks.postgres.migrate import differences as migrations_missing
 from sinks.postgres.pool import Database
 from sinks.providers.base import Provider
-from sinks.providers.credentials import BearerToken
+from sinks.providers.credentials import Credential
+from sinks.providers.registry import adapter_of
 from sinks.providers.registry import build as build_provider
 from streams.engine.broadcast import BroadcastReader
 from streams.engine.settings import EngineSettings
@@ -131,23 +134,30 @@ def run_worker(settings: Settings, fault: Fault = no_fault) -> int:
         return int(serve(made, TopicNames(settings.prefix), bootstrap=settings.kafka))
 
 
-def credential(placed: ProviderAccount) -> BearerToken:
-    """The account's credential from its file."""
+def credential(placed: ProviderAccount) -> Credential:
+    """The account's credential from its file; empty text where the provider needs none."""
+    adapter = adapter_of(placed.account.provider)
+    file = placed.credential_file
     try:
-        return BearerToken(placed.credential_file.read_text("utf-8").strip())
+        return adapter.read_credential("" if file is None else file.read_text("utf-8").strip())
     except (OSError, ValueError):
-        raise SettingsRefused(
-            [f"accounts: {placed.account.name}: credential_file cannot be read or holds no token"]
-        ) from None
+        where = f"accounts: {placed.account.name}: credential_file"
+        refused = SettingsRefused([f"{where} cannot be read or holds no {adapter.credential}"])
+        refused.remedy = f"Write the {adapter.credential} on one line of the file that credential_file names."
+        raise refused from None
 
 
-def providers(settings: Settings, *, connections_max: int) -> dict[str, Provider]:
+def providers(
+    settings: Settings, *, connections_max: int, fingerprints: FingerprintKeys | None = None
+) -> dict[str, Provider]:
     """One adapter per configured account."""
     return {
         name: build_provider(
             placed.account,
             base_url=placed.base_url,
             credential=credential(placed),
+            options=placed.options,
+            fingerprints=fingerprints,
             monotonic=SystemClock().monotonic,
             connections_max=connections_max,
         )
@@ -211,7 +221,9 @@ def _dispatch(
     publisher = Publisher(settings.kafka, client_id="backstop-dispatcher", now_ms=clock.now_ms)
     ports = Ports(
         claims=claims,
-        providers=providers(settings, connections_max=settings.dispatcher_concurrency),
+        providers=providers(
+            settings, connections_max=settings.dispatcher_concurrency, fingerprints=held.fingerprints
+        ),
         preparer=Preparer(
             unsealing=held.unsealing,
             fingerprints=held.fingerprints,
@@ -268,7 +280,11 @@ def run_poller(settings: Settings, stop: threading.Event, fault: Fault = no_faul
     """Until `stop` is set."""
     refuse_replay(settings)
     names, clock = preflight(settings).names, SystemClock()
-    asked = providers(settings, connections_max=settings.poller_concurrency)
+    asked = providers(
+        settings,
+        connections_max=settings.poller_concurrency,
+        fingerprints=keys.publisher_keys(settings.keys).fingerprints,
+    )
     meter, beat = PrometheusMeter("poller"), Beat(clock.monotonic)
     with _probed(settings, meter, beat.look):
         PollerLoop(
@@ -317,5 +333,5 @@ def _take(board: ControlBoard) -> Callable[[bytes | None, bytes | None, int], No
 
 def simulator(settings: Settings, *, seed: int, token: str, ledger_file: Path | None) -> Starlette:
     """The simulated provider with the configured accounts."""
-    model = Model(provider_accounts(settings), seed=seed)
+    model = Model(provider_accounts(settings), seed=seed, id_shapes=ID_SHAPES)
     return create_app(model, SystemClock(), credential=token, ledger_file=ledger_file)

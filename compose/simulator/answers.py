@@ -11,9 +11,9 @@ from email.utils import formatdate
 from enum import StrEnum
 from typing import Any
 
-from compose.simulator.script import REFUSED, Answer, Step
+from compose.simulator.parts import Message
+from compose.simulator.script import IN_TRANSIT, REFUSED, Answer, Step
 
-IN_TRANSIT = "accepted"
 REPLAYED = {"Idempotency-Replayed": "true"}
 DETAILS = {
     "no_such_account": "There is no such account.",
@@ -54,13 +54,17 @@ class Wire(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """`delay_ms`: how long the answer takes. `told`: its name in the ledger when no script gave one."""
+    """`delay_ms`: how long the answer takes. `told`: its name in the ledger when no script gave one.
+
+    `about`: the messages that the body describes, in its order, for a dialect to say in its own words.
+    """
 
     code: int
     body: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     wire: Wire = Wire.ANSWER
     delay_ms: int = 0
+    about: tuple[Message, ...] = field(default=(), repr=False)
 
     @property
     def told(self) -> str:
@@ -141,6 +145,12 @@ def _retry_after(step: Step, now_ms: int) -> dict[str, str]:
     return {"Retry-After": str(step.retry_after_s)}
 
 
+def plain_id(stem: str) -> str:
+    """The id of a message whose provider has no shape of its own. `stem`: 32 hex digits."""
+    return f"m-{stem[:16]}"
+
+
 def odd_id(stem: str) -> str:
-    """An id that contains `stem` (hex) and is not safe in a path; the shape is the stem's."""
+    """An id that contains `stem` and is not safe in a path; the shape is the stem's."""
+    stem = stem[:16]
     return _ODD_SHAPES[int(stem, 16) % len(_ODD_SHAPES)].format(stem)

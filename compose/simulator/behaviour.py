@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from compose.simulator import answers
@@ -31,7 +32,8 @@ class Model:
     """All accounts of one simulated provider.
 
     `plots` may name a plot per recipient; then `rules`, then magic recipients, then the draw decide.
-    `odd_ids`: ids that are not safe in a path (case F05). `enforce_rates`: 429 above the accounts'
+    `id_shapes`: by provider, what an id looks like that is made of 32 hex digits. `odd_ids`: ids that are not
+    safe in a path (case F05), at a provider without a shape. `enforce_rates`: 429 above the accounts'
     `submits_per_s` and `lookups_per_s`.
     """
 
@@ -42,10 +44,12 @@ class Model:
         seed: int = 1,
         plots: Callable[[str], Plot | None] | None = None,
         weights: Mapping[str, int] | None = None,
+        id_shapes: Mapping[str, Callable[[str], str]] | None = None,
         odd_ids: bool = False,
         enforce_rates: bool = False,
     ) -> None:
         self._accounts, self._seed, self._plots, self._weights = accounts, seed, plots, weights
+        self._id_shapes = id_shapes or {}
         self._odd_ids, self._enforce_rates = odd_ids, enforce_rates
         self._hash = Hasher(seed)
         self.book = Ledger()
@@ -79,9 +83,10 @@ class Model:
         if step.answer not in TAKEN:
             return self._note(request, now_ms, answers.to_submission(step, None, now_ms), step.answer.value)
         message = self._take(place, request.reference, now_ms, plot)
-        message.to = request.to
+        message.to, message.content = request.to, request.content
         self._remember(request.account, request.key, self._hash(request.body), message, step.working_ms)
         reply = answers.to_submission(step, _first_answer(message), now_ms)
+        reply = replace(reply, about=(message,))
         return self._note(request, now_ms, reply, step.answer.value, message)
 
     def refuse(self, account: str, route: Route, now_ms: int) -> Reply:
@@ -101,7 +106,7 @@ class Model:
         if now_ms < known.ready_ms:
             reply = answers.error(409, "in_progress", wait_ms=known.ready_ms - now_ms)
             return self._note(request, now_ms, reply, reply.told)
-        reply = answers.replayed(_first_answer(known.message))
+        reply = replace(answers.replayed(_first_answer(known.message)), about=(known.message,))
         return self._note(request, now_ms, reply, "replayed", known.message, replayed=True)
 
     def _remember(
@@ -118,8 +123,11 @@ class Model:
     def _take(self, place: tuple[str, str], reference: str, now_ms: int, plot: Plot) -> Message:
         account, shown = place
         found = self._by_reference.setdefault(place, [])
-        stem = self._hash(f"{self._seed}/{account}/{shown}/{len(found)}")[:16]
-        message_id = answers.odd_id(stem) if self._odd_ids else f"m-{stem}"
+        stem = self._hash(f"{self._seed}/{account}/{shown}/{len(found)}")
+        shape = self._id_shapes.get(self._accounts[account].provider)
+        if shape is None:
+            shape = answers.odd_id if self._odd_ids else answers.plain_id
+        message_id = shape(stem)
         message = Message(message_id, account, reference, now_ms, plot)
         self._keep(message, found)
         return message
@@ -177,7 +185,7 @@ class Model:
         fault = self._next_fault(found)
         described = _described(found, now_ms)
         reply = Reply(200, described) if fault is None else answers.to_look_up(fault, described, now_ms)
-        return self._asked_about(account, Route.LOOK_UP, reply, now_ms, found)
+        return self._asked_about(account, Route.LOOK_UP, replace(reply, about=(found,)), now_ms, found)
 
     def search(self, account: str, reference: str, now_ms: int, *, credential_ok: bool = True) -> Reply:
         """GET by our own reference: a list, empty until the visibility delay has passed."""
@@ -193,10 +201,25 @@ class Model:
             # A list says «not found» by being empty, and «another one» by what it holds.
             rows = [] if fault is not None and fault.answer is Answer.NOT_FOUND else found
             other = {"reference": "another"} if fault is not None else {}
-            reply = Reply(200, {"messages": [_described(m, now_ms) | other for m in rows]})
+            reply = Reply(200, {"messages": [_described(m, now_ms) | other for m in rows]}, about=tuple(rows))
         else:
             reply = answers.to_look_up(fault, {}, now_ms)
         return self._asked_about(account, Route.SEARCH, reply, now_ms, found[0] if found else None)
+
+    def window(
+        self, account: str, since_ms: int, until_ms: int, now_ms: int, *, credential_ok: bool = True
+    ) -> Reply:
+        """The messages taken from `since_ms` to `until_ms`, newest first, those that are visible."""
+        refusal = self._refused(account, now_ms, credential_ok)
+        if refusal is not None:
+            return self._asked_about(account, Route.SEARCH, refusal, now_ms)
+        rows = [
+            m
+            for m in reversed(self._messages.values())
+            if m.account == account and since_ms <= m.accepted_ms <= until_ms and self._is_visible(m, now_ms)
+        ]
+        reply = Reply(200, {"messages": [_described(m, now_ms) for m in rows]}, about=tuple(rows))
+        return self._asked_about(account, Route.SEARCH, reply, now_ms)
 
     def batch(self, account: str, ids: list[str], now_ms: int, *, credential_ok: bool = True) -> Reply:
         """POST of several ids: those that are visible, in any order; scripted look-up faults do not apply."""
@@ -207,8 +230,9 @@ class Model:
         if refusal is not None:
             return self._asked_about(account, Route.BATCH, refusal, now_ms)
         found = [m for i in ids if (m := self._messages.get(i)) is not None and m.account == account]
-        rows = [_described(m, now_ms) for m in found if self._is_visible(m, now_ms)]
-        return self._asked_about(account, Route.BATCH, Reply(200, {"messages": rows}), now_ms)
+        seen = tuple(m for m in found if self._is_visible(m, now_ms))
+        reply = Reply(200, {"messages": [_described(m, now_ms) for m in seen]}, about=seen)
+        return self._asked_about(account, Route.BATCH, reply, now_ms)
 
     def suppressions(self, account: str, since_ms: int, now_ms: int, *, credential_ok: bool = True) -> Reply:
         """The feed of bounces, complaints and opt-outs at or after `since_ms`, oldest first.

@@ -6,12 +6,12 @@ They must not answer anything; `behaviour` does.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from math import ceil
 
-from compose.simulator.answers import IN_TRANSIT
-from compose.simulator.script import Plot
+from compose.simulator.script import IN_TRANSIT, Plot
 
 RULES_MAX = 1_000  # each is tried for every submission
 SECOND_MS = 1_000
@@ -28,11 +28,13 @@ class Request:
     key: str | None = None
     credential_ok: bool = True
     not_after_ms: int | None = None
+    content: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(slots=True)
 class Message:
-    """One logical message. `to` is empty when it was restored: a ledger file knows no addresses."""
+    """One logical message. `to` and `content` (what a provider shows of it later, in the provider's words)
+    are empty when it was restored: a ledger file knows no addresses."""
 
     message_id: str
     account: str
@@ -40,6 +42,7 @@ class Message:
     accepted_ms: int
     plot: Plot
     to: str = field(default="", repr=False)
+    content: Mapping[str, str] = field(default_factory=dict, repr=False)
     asked: int = 0  # look-ups answered so far
 
     def happened(self, until_ms: int) -> list[tuple[int, str | int | None, str | None]]:

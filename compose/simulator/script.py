@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+IN_TRANSIT = "accepted"  # what a message is called before its plot says more
 STEPS_MAX = 100  # answers or statuses of one plot; real message histories have under twenty
 
 

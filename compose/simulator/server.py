@@ -6,6 +6,7 @@
     POST /v1/{account}/messages/lookup       {"ids": […]} → {"messages": […]}
     GET  /v1/{account}/suppressions?since=   → {"suppressions": […],"more","next_since_ms"}
     errors                                   {"code","detail"}
+    /as/{provider}/{account}/…               the same accounts in that provider's own words (`dialects`)
     GET  /ledger, /ledger/summary, /ledger/messages      what was asked and taken, hashes instead of content
     POST /admin/{credentials|outage}/{account}/{turn}, /admin/rules;  GET /healthz      (`admin`)
 
@@ -14,7 +15,6 @@ It must not decide anything (`compose.simulator.behaviour` does) or log a body.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -23,21 +23,18 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 
 from compose import serving
 from compose.clock import Clock
-from compose.simulator import admin
-from compose.simulator.answers import Reply, Wire
+from compose.simulator import admin, dialects
 from compose.simulator.behaviour import Model
+from compose.simulator.desk import Desk, bearer, json_object, read_body
 from compose.simulator.ledger import Route
 from compose.simulator.ledger_file import LedgerFile
 from compose.simulator.parts import Request
-from compose.simulator.wire import ConnectionProtocol, LostResponse, ascii_json
-
-BODY_BYTES_MAX = 262_144  # an e-mail of ours is under 100 kB
-_LOST = frozenset({Wire.CUT, Wire.RESET, Wire.CLOSE, Wire.HANG})
+from compose.simulator.wire import ConnectionProtocol
 
 
 def create_app(model: Model, clock: Clock, *, credential: str, ledger_file: Path | None = None) -> Starlette:
@@ -49,7 +46,8 @@ def create_app(model: Model, clock: Clock, *, credential: str, ledger_file: Path
     file = None if ledger_file is None else LedgerFile(ledger_file)
     if file is not None:
         model.restore(file.read())
-    wire = _Provider(model, clock, credential, file)
+    desk = Desk(model, clock, credential, file)
+    wire = _Provider(desk)
     messages = "/v1/{account}/messages"
     return Starlette(
         lifespan=_closing(file),
@@ -59,6 +57,7 @@ def create_app(model: Model, clock: Clock, *, credential: str, ledger_file: Path
             HttpRoute(f"{messages}/lookup", wire.batch, methods=["POST"]),
             HttpRoute(messages + "/{message_id:path}", wire.look_up, methods=["GET"]),
             HttpRoute("/v1/{account}/suppressions", wire.suppressions, methods=["GET"]),
+            *dialects.routes(desk),
             *admin.routes(model, clock),
         ],
     )
@@ -75,50 +74,51 @@ def _closing(file: LedgerFile | None) -> Callable[[Starlette], AbstractAsyncCont
 
 
 class _Provider:
-    """The routes of the provider: parse, ask the model, write the line down, answer."""
+    """The routes of the simulator's own wire: parse, ask the model, answer."""
 
-    def __init__(self, model: Model, clock: Clock, credential: str, file: LedgerFile | None) -> None:
-        self._model, self._clock, self._credential, self._file = model, clock, credential, file
-        self._written = len(model.ledger)
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._model = desk, desk.model
 
     async def submit(self, request: HttpRequest) -> Response:
-        body = await _body(request)
-        fields = _object(body)
-        account, now_ms = request.path_params["account"], self._clock.now_ms()
+        body = await read_body(request)
+        fields = json_object(body)
+        account, now_ms = request.path_params["account"], self._desk.now_ms()
         submission = None if fields is None or body is None else self._submission(request, fields, body)
         if submission is None:
-            return await self._respond(self._model.refuse(account, Route.SUBMIT, now_ms))
-        return await self._respond(self._model.submit(submission, now_ms))
+            return await self._desk.respond(self._model.refuse(account, Route.SUBMIT, now_ms))
+        return await self._desk.respond(self._model.submit(submission, now_ms))
 
     async def look_up(self, request: HttpRequest) -> Response:
         account, wanted, now_ms = self._asks(request, request.path_params["message_id"])
-        return await self._respond(self._model.look_up(account, wanted, now_ms, **self._right(request)))
+        return await self._desk.respond(self._model.look_up(account, wanted, now_ms, **self._right(request)))
 
     async def search(self, request: HttpRequest) -> Response:
         account, reference, now_ms = self._asks(request, request.query_params.get("reference", ""))
         if not reference:
-            return await self._respond(self._model.refuse(account, Route.SEARCH, now_ms))
-        return await self._respond(self._model.search(account, reference, now_ms, **self._right(request)))
+            return await self._desk.respond(self._model.refuse(account, Route.SEARCH, now_ms))
+        return await self._desk.respond(
+            self._model.search(account, reference, now_ms, **self._right(request))
+        )
 
     async def batch(self, request: HttpRequest) -> Response:
-        ids = (_object(await _body(request)) or {}).get("ids")
-        account, now_ms = request.path_params["account"], self._clock.now_ms()
+        ids = (json_object(await read_body(request)) or {}).get("ids")
+        account, now_ms = request.path_params["account"], self._desk.now_ms()
         if not isinstance(ids, list) or not all(isinstance(i, str) for i in ids):
-            return await self._respond(self._model.refuse(account, Route.BATCH, now_ms))
-        return await self._respond(self._model.batch(account, ids, now_ms, **self._right(request)))
+            return await self._desk.respond(self._model.refuse(account, Route.BATCH, now_ms))
+        return await self._desk.respond(self._model.batch(account, ids, now_ms, **self._right(request)))
 
     async def suppressions(self, request: HttpRequest) -> Response:
         account, since, now_ms = self._asks(request, request.query_params.get("since", "0"))
         if not (since.isascii() and since.isdigit() and len(since) < 16):
-            return await self._respond(self._model.refuse(account, Route.SUPPRESSIONS, now_ms))
+            return await self._desk.respond(self._model.refuse(account, Route.SUPPRESSIONS, now_ms))
         reply = self._model.suppressions(account, int(since), now_ms, **self._right(request))
-        return await self._respond(reply)
+        return await self._desk.respond(reply)
 
     def _asks(self, request: HttpRequest, wanted: str) -> tuple[str, str, int]:
-        return request.path_params["account"], wanted, self._clock.now_ms()
+        return request.path_params["account"], wanted, self._desk.now_ms()
 
-    def _right(self, request: HttpRequest) -> dict[str, bool]:
-        return {"credential_ok": request.headers.get("authorization") == f"Bearer {self._credential}"}
+    def _right(self, request: HttpRequest) -> dict[str, Any]:
+        return {"credential_ok": self._desk.is_secret(bearer(request))}
 
     def _submission(self, request: HttpRequest, fields: Mapping[str, Any], body: bytes) -> Request | None:
         to, reference, limit = fields.get("to"), fields.get("reference", ""), fields.get("not_after_ms")
@@ -133,44 +133,6 @@ class _Provider:
             not_after_ms=limit,
             **self._right(request),
         )
-
-    async def _respond(self, reply: Reply) -> Response:
-        self._write()
-        if reply.delay_ms:
-            await self._clock.sleep(reply.delay_ms / 1000)
-        if reply.wire in _LOST:
-            return LostResponse(reply.wire, reply.code)
-        if reply.wire is Wire.HTML:
-            return HTMLResponse("<html><body>gateway</body></html>", reply.code)
-        if reply.wire is Wire.EMPTY:
-            return Response(status_code=reply.code)
-        content: object = [] if reply.wire is Wire.LIST else dict(reply.body)
-        return ascii_json(content, reply.code, reply.headers)
-
-    def _write(self) -> None:
-        if self._file is None:
-            return
-        for entry in self._model.ledger[self._written :]:
-            self._file.append(entry)
-            self._written += 1
-
-
-async def _body(request: HttpRequest) -> bytes | None:
-    """The body, or None when it is too long."""
-    read = bytearray()
-    async for chunk in request.stream():
-        read += chunk
-        if len(read) > BODY_BYTES_MAX:
-            return None
-    return bytes(read)
-
-
-def _object(body: bytes | None) -> dict[str, Any] | None:
-    try:
-        fields = json.loads(body or b"")
-    except (ValueError, RecursionError):
-        return None
-    return fields if isinstance(fields, dict) else None
 
 
 def configuration(app: Starlette, port: int) -> uvicorn.Config:

@@ -143,10 +143,7 @@ class Poller:
     def perform(self, call: Call) -> Performed:
         """Make the call: at most `call_timeout_ms`, in any thread. Never raises."""
         provider = self._accounts[call.account].provider
-        requests = [
-            LookupRequest(o.lookup.reference, o.lookup.message_id, o.lookup.submission_no)
-            for o in call.orders
-        ]
+        requests = [_request(order.lookup) for order in call.orders]
         asked_ms = self._clock.now_ms()
         try:
             results = provider.look_up(requests, now_ms=asked_ms, timeout_ms=self._call_timeout_ms)
@@ -216,6 +213,16 @@ class _Account:
         if LookupAnswer.CREDENTIALS in kinds:
             until_ms = max(until_ms, at_ms + CREDENTIALS_PAUSE_MS)
         self.paused_until_ms = max(self.paused_until_ms, until_ms)
+
+
+def _request(lookup: Lookup) -> LookupRequest:
+    return LookupRequest(
+        reference=lookup.reference,
+        message_id=lookup.message_id,
+        submission_no=lookup.submission_no,
+        submitted_ms=lookup.submitted_at_ms,
+        fingerprint=lookup.fingerprint,
+    )
 
 
 def observation(lookup: Lookup, result: LookupResult, *, at_ms: int, paused_until_ms: int = 0) -> Observation:

@@ -81,11 +81,17 @@ class SubmitResult:
 
 @dataclass(frozen=True, slots=True)
 class LookupRequest:
-    """Ask by `message_id` when there is one, else by `reference`."""
+    """Ask by `message_id` when there is one, else by `reference`.
+
+    `submitted_ms` and `fingerprint` (of the recipient) find a message in a provider's list that knows no
+    reference of ours, and those whose id there is not the one the provider gave us.
+    """
 
     reference: str
     message_id: str | None
     submission_no: int
+    submitted_ms: int | None = None
+    fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
 import httpx
 
@@ -26,6 +26,8 @@ BODY_BYTES_MAX = 1_048_576  # 1 MiB: a batch of 1000 look-ups at 500 bytes each,
 CONNECT_MS_MAX = 3_000  # one lost SYN and its repetition after 1 s, then TLS
 POOL_MS_MAX = 1_000  # the pool is as large as the caller's concurrency: a wait is a fault, make it short
 CONNECTIONS_MAX = 32
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
 _CHUNK_BYTES = 65_536
 _TOKEN = re.compile(TOKEN_PATTERN[1:-1])
 _LOGGERS = ("httpx", "httpcore")
@@ -74,11 +76,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer. `body` is a JSON object, or None for anything else: HTML, empty, cut, `[]`, `null`."""
+    """An answer. `body` is a JSON object, or None for anything else: HTML, empty, cut, `[]`, `null`.
+
+    `raw`: the bytes as they came, for the few who do not speak JSON; empty when they were too many.
+    """
 
     status: int
     body: JsonObject | None = field(repr=False)
     retry_after: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    raw: bytes = field(default=b"", repr=False, compare=False)
 
     @property
     def is_success(self) -> bool:
@@ -88,6 +95,10 @@ class Reply:
         """A text field of the body; empty when it is missing or not text."""
         found = self.body.get(name) if self.body is not None else None
         return found if isinstance(found, str) else ""
+
+    def header(self, name: str) -> str:
+        """A header, its name in lower case; empty when it is missing."""
+        return self.headers.get(name, "")
 
 
 def failure(exc: Exception) -> Failure:
@@ -145,7 +156,8 @@ class Http:
     """Calls to one provider account. Safe to share between threads; at most `connections_max` at once.
 
     `base_url` is https; plain http is for this machine and for containers beside us only. Raises
-    `ValueError` otherwise. `headers` go with every call (credentials) and are never printed.
+    `ValueError` otherwise. `headers` go with every call (credentials) and are never printed; `auth` signs
+    each request instead, and yields it once.
     """
 
     def __init__(
@@ -154,6 +166,7 @@ class Http:
         *,
         monotonic: Callable[[], float],
         headers: Mapping[str, str] | None = None,
+        auth: httpx.Auth | None = None,
         connections_max: int = CONNECTIONS_MAX,
         transport: httpx.BaseTransport | None = None,
         resolve: Resolver | None = None,
@@ -164,6 +177,7 @@ class Http:
         self._deadline, self._monotonic = Deadline(), monotonic
         self._client = httpx.Client(
             base_url=base_url,
+            auth=auth,
             headers={"Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})},
             transport=transport
             or BoundedTransport(self._deadline, monotonic, connections_max=connections_max, resolve=resolve),
@@ -180,13 +194,15 @@ class Http:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        content_type: str = JSON,
     ) -> Reply | Failure:
-        """One request, once, for at most `timeout_ms`. `body` is JSON bytes. Never raises for the world."""
+        """One request, once, for at most `timeout_ms`. `path` is relative to the base address, which may
+        have a path of its own. Never raises for the world."""
         total_s = timeout_ms / 1000
         timeout = httpx.Timeout(
             total_s, connect=min(total_s, CONNECT_MS_MAX / 1000), pool=min(total_s, POOL_MS_MAX / 1000)
         )
-        sent = {"Content-Type": "application/json"} if body is not None else {}
+        sent = {"Content-Type": content_type} if body is not None else {}
         self._deadline.at_s = self._monotonic() + total_s
         try:
             request = self._client.build_request(
@@ -217,11 +233,14 @@ def _reply(response: httpx.Response) -> Reply:
         if len(found) > BODY_BYTES_MAX:
             break
     as_asked = "content-encoding" not in response.headers and len(found) <= BODY_BYTES_MAX
-    return Reply(
-        response.status_code,
-        decode_object(bytes(found)) if as_asked else None,
-        response.headers.get("retry-after"),
-    )
+    raw = bytes(found) if as_asked else b""
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return Reply(response.status_code, decode_object(raw), headers.get("retry-after"), headers, raw)
+
+
+def form_bytes(fields: Iterable[tuple[str, str]]) -> bytes:
+    """An HTML form as bytes, in the order given: the same fields always give the same bytes."""
+    return urlencode(list(fields), quote_via=quote_plus).encode()
 
 
 def _check_base(base_url: str) -> None:

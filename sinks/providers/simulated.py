@@ -34,18 +34,19 @@ not decide, repeat a call, or keep a body.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 
 from schemas.accounts import Account
-from schemas.attempt import AttemptState
 from schemas.errors import InvariantBroken
-from schemas.ids import INSTANT_MS_MAX, INSTANT_MS_MIN, Channel
+from schemas.ids import Channel
 from schemas.observation import LookupAnswer, ProviderState
 from schemas.reasons import Reason
-from sinks.providers import retry_after
+from sinks.providers import outcomes
+from sinks.providers.adapter import Adapter
 from sinks.providers.base import LookupRequest, LookupResult, Submission, SubmitResult, recipient
-from sinks.providers.http import Failure, Http, JsonObject, Reply, Sent, path_segment, usable_id
+from sinks.providers.credentials import BearerToken, CredentialKind
+from sinks.providers.http import Failure, Http, JsonObject, Reply, path_segment, usable_id
+from sinks.providers.words import epoch_ms, sanitise, word
 
 REFUSALS = {
     "invalid_recipient": Reason.INVALID_RECIPIENT,
@@ -57,9 +58,6 @@ REFUSALS = {
 }
 ACCOUNT_CODES = frozenset(
     {"no_such_account", "account_suspended", "sender_unverified", "quota_exceeded", "payment_required"}
-)
-SUPPRESSING = frozenset(
-    {Reason.INVALID_RECIPIENT, Reason.PROVIDER_SUPPRESSED, Reason.OPTED_OUT, Reason.COMPLAINT}
 )
 _S, _R = ProviderState, Reason
 TOKENS: dict[str, tuple[ProviderState, Reason | None]] = {
@@ -83,15 +81,6 @@ WHY = {
     **REFUSALS,
 }
 TRACKING_OFF = {"opens": False, "clicks": False}
-RAW_TOKEN_CHARS_MAX = 64  # RAW_TOKEN_PATTERN
-PHONE_DIGITS_MIN = 7  # the shortest number that E.164 gives a person
-TOKEN_WORDS_MAX = 3  # «sent to carrier» is a word for a state; more is prose, and prose names people
-
-# Of several messages under one reference the best news counts: a failure is final only when all failed.
-_NEWS = (_S.FAILED_PERMANENT, _S.UNKNOWN, _S.FAILED_TEMPORARY, _S.ACCEPTED, _S.DELIVERED)
-_NOT_IN_TOKENS = re.compile(r"[^A-Za-z0-9_.:-]")
-_LOOKS_PRIVATE = re.compile(r"@|%40|://")
-_UNSURE = SubmitResult(AttemptState.UNKNOWN, Reason.SUBMIT_UNKNOWN)
 
 
 class SimulatedProvider:
@@ -118,9 +107,7 @@ class SimulatedProvider:
             headers={"Idempotency-Key": submission.reference} if keyed else None,
         )
         if isinstance(answer, Failure):
-            if answer.sent is Sent.NO:
-                return SubmitResult(AttemptState.NOT_ACCEPTED, Reason.PROVIDER_UNREACHABLE)
-            return _UNSURE
+            return outcomes.not_sent(answer)
         return _submitted(answer, now_ms)
 
     def look_up(
@@ -161,12 +148,12 @@ class SimulatedProvider:
         bad = _no_answer(answer, now_ms)
         if bad is not None:
             return dict.fromkeys(requests, bad)
-        listed = _listed(_body(answer))
+        listed = outcomes.listed(_body(answer), "messages")
         if listed is None:
-            return dict.fromkeys(requests, _MALFORMED)
+            return dict.fromkeys(requests, outcomes.MALFORMED)
         found = {entry["id"]: entry for entry in listed if usable_id(entry.get("id"))}
         # An entry we cannot name may be any of those that are missing: then missing proves nothing.
-        missing = LookupResult(LookupAnswer.NOT_FOUND) if len(found) == len(listed) else _MALFORMED
+        missing = outcomes.NOT_FOUND if len(found) == len(listed) else outcomes.MALFORMED
         return {
             r: _described(found[r.message_id], r.message_id) if r.message_id in found else missing
             for r in requests
@@ -191,18 +178,13 @@ def request_bytes(submission: Submission, channel: Channel) -> bytes:
 
 def _submitted(reply: Reply, now_ms: int) -> SubmitResult:
     code, status = reply.text("code"), reply.status
-    at_ms = retry_after.parse(reply.retry_after, now_ms=now_ms).at_ms
-    if status == 429:
-        return SubmitResult(AttemptState.NOT_ACCEPTED, Reason.THROTTLED, retry_at_ms=at_ms)
     if (reply.is_success or status in (400, 422)) and code in REFUSALS:
-        return _refused(REFUSALS[code], usable_id(reply.text("id")))
+        return outcomes.refused(REFUSALS[code], usable_id(reply.text("id")))
     if reply.is_success:
         return _taken(reply)
-    if not 400 <= status < 500 or status in (408, 409, 425):
-        return SubmitResult(AttemptState.UNKNOWN, Reason.SUBMIT_UNKNOWN, retry_at_ms=at_ms)
-    by_key = status in (401, 403) and code not in ACCOUNT_CODES
-    reason = Reason.CREDENTIALS_REFUSED if by_key else Reason.ACCOUNT_PROBLEM
-    return SubmitResult(AttemptState.HELD, reason, retry_at_ms=at_ms)
+    if status in (401, 403) and code in ACCOUNT_CODES:
+        return outcomes.held(reply, now_ms)
+    return outcomes.by_status(reply, now_ms)
 
 
 def _taken(reply: Reply) -> SubmitResult:
@@ -210,101 +192,64 @@ def _taken(reply: Reply) -> SubmitResult:
     message_id = usable_id(body.get("id"))
     state, reason, _ = normalise(body.get("status"), body.get("reason"))
     if state is ProviderState.FAILED_PERMANENT and reason is not None:
-        return _refused(reason, message_id)
-    if message_id is None:
-        return _UNSURE
-    return SubmitResult(AttemptState.ACCEPTED, message_id=message_id)
-
-
-def _refused(reason: Reason, message_id: str | None = None) -> SubmitResult:
-    return SubmitResult(AttemptState.FAILED, reason, message_id, suppress=reason in SUPPRESSING)
-
-
-_MALFORMED = LookupResult(LookupAnswer.MALFORMED)
+        return outcomes.refused(reason, message_id)
+    return outcomes.taken(message_id)
 
 
 def _no_answer(answer: Reply | Failure, now_ms: int) -> LookupResult | None:
     """Why this says nothing about the message; None when its body does."""
     if isinstance(answer, Failure):
-        return LookupResult(LookupAnswer.UNAVAILABLE)
-    told = retry_after.parse(answer.retry_after, now_ms=now_ms)
-    code, status, reason = answer.text("code"), answer.status, None
-    if code in ACCOUNT_CODES and not answer.is_success:
-        how, reason = LookupAnswer.CREDENTIALS, Reason.ACCOUNT_PROBLEM
-    elif status in (401, 403):
-        how, reason = LookupAnswer.CREDENTIALS, Reason.CREDENTIALS_REFUSED
-    elif status == 429:
-        how, reason = LookupAnswer.THROTTLED, Reason.THROTTLED
-    elif status >= 500 or status in (408, 425):
-        how = LookupAnswer.UNAVAILABLE
-    elif status == 404 and code == "not_found":
-        # A gateway's own 404, or one for a path we spoilt, must not read as «was not accepted» (case F05).
-        how = LookupAnswer.NOT_FOUND
-    elif answer.is_success and answer.body is not None:
-        return None
-    else:
-        how = LookupAnswer.MALFORMED
-    return LookupResult(how, reason=reason, retry_at_ms=told.at_ms, retry_after_malformed=told.malformed)
+        return outcomes.no_answer(answer, now_ms)
+    code = answer.text("code")
+    return outcomes.no_answer(
+        answer,
+        now_ms,
+        is_not_found=answer.status == 404 and code == "not_found",
+        is_account=code in ACCOUNT_CODES,
+    )
 
 
 def _body(answer: Reply | Failure) -> JsonObject:
     return answer.body or {} if isinstance(answer, Reply) else {}
 
 
-def _listed(body: JsonObject) -> list[JsonObject] | None:
-    found = body.get("messages")
-    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
-        return None
-    return found
-
-
 def _best(body: JsonObject, reference: str) -> LookupResult:
     """The best news among the messages under our reference."""
-    listed = _listed(body)
-    if listed is None or any(entry.get("reference") != reference for entry in listed):
-        return _MALFORMED
-    results = [_described(entry, None) for entry in listed]
-    if not results:
-        return LookupResult(LookupAnswer.NOT_FOUND)
-    return max(results, key=lambda r: _NEWS.index(r.provider_state or ProviderState.UNKNOWN))
+    entries = outcomes.listed(body, "messages")
+    if entries is None or any(entry.get("reference") != reference for entry in entries):
+        return outcomes.MALFORMED
+    return outcomes.best(_described(entry, None) for entry in entries)
 
 
 def _described(entry: JsonObject, wanted: str | None) -> LookupResult:
     """One message as the provider describes it. Another message's answer is not an answer (case F05)."""
     if wanted is not None and entry.get("id") != wanted:
-        return _MALFORMED
+        return outcomes.MALFORMED
     state, reason, raw = normalise(entry.get("status"), entry.get("reason"))
-    at = entry.get("at_ms")
-    is_instant = isinstance(at, int) and INSTANT_MS_MIN <= at < INSTANT_MS_MAX
     return LookupResult(
         LookupAnswer.ANSWERED,
         provider_state=state,
         reason=reason,
         raw_token=raw,
         message_id=usable_id(entry.get("id")),
-        provider_time_ms=at if is_instant else None,
+        provider_time_ms=epoch_ms(entry.get("at_ms")),
     )
 
 
 def normalise(token: object, why: object = None) -> tuple[ProviderState, Reason | None, str]:
     """State, reason and the sanitised raw token. Total: whatever is not a known word is `unknown` (F22)."""
-    state, reason = TOKENS.get(_word(token), (ProviderState.UNKNOWN, Reason.UNKNOWN_TOKEN))
+    state, reason = TOKENS.get(word(token), outcomes.UNKNOWN_WORD)
     if state is ProviderState.FAILED_PERMANENT:
-        reason = WHY.get(_word(why), reason)
+        reason = WHY.get(word(why), reason)
     return state, reason, sanitise(token)
 
 
-def _word(token: object) -> str:
-    return re.sub(r"[ -]+", "_", token.strip().lower()) if isinstance(token, str) else ""
-
-
-def sanitise(token: object) -> str:
-    """A provider's word as it may be kept: RAW_TOKEN_PATTERN, and nothing that could be a destination."""
-    if token is None or isinstance(token, str | int | float):
-        text = "" if token is None else str(token).strip()
-    else:
-        text = type(token).__name__
-    digits = sum(c.isdigit() for c in text)
-    if _LOOKS_PRIVATE.search(text) or digits >= PHONE_DIGITS_MIN or len(text.split()) > TOKEN_WORDS_MAX:
-        return "withheld"
-    return _NOT_IN_TOKENS.sub("_", text)[:RAW_TOKEN_CHARS_MAX]
+ADAPTER = Adapter(
+    name="simulated",
+    channels=frozenset(Channel),
+    make=lambda parts: SimulatedProvider(parts.account, parts.http),
+    base_url="http://127.0.0.1:8025",
+    credential=CredentialKind.BEARER,
+    read_credential=BearerToken,
+    capabilities=None,  # it can do whatever an account says
+)

@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from compose.simulator.behaviour import Model
-from compose.simulator.server import BODY_BYTES_MAX, Server, create_app
+from compose.simulator.desk import BODY_BYTES_MAX
+from compose.simulator.server import Server, create_app
 from schemas.accounts import Account, Capabilities
 from schemas.ids import Channel
 

@@ -21,17 +21,17 @@ from schemas.reasons import Reason, ReasonClass
 from sinks.providers.base import LookupRequest, Submission
 from sinks.providers.credentials import BearerToken
 from sinks.providers.http import Http
+from sinks.providers.outcomes import SUPPRESSING
 from sinks.providers.registry import build
 from sinks.providers.simulated import (
     REFUSALS,
-    SUPPRESSING,
     TOKENS,
     WHY,
     SimulatedProvider,
     normalise,
     request_bytes,
-    sanitise,
 )
+from sinks.providers.words import sanitise
 
 NOW = 1_790_000_000_000
 CAPS = Capabilities(
