@@ -80,7 +80,7 @@ bench: setup ## records/s side by side with stock Faust and a plain loop; takes 
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
 lock: setup ## resolve again and write requirements.lock and the broker's jgo.lock.toml
-	@$(BIN)/pip-compile --quiet --upgrade --extra local --extra dev --generate-hashes --allow-unsafe \
+	@$(BIN)/pip-compile --quiet --upgrade --extra local --extra aws --extra dev --generate-hashes --allow-unsafe \
 	  --strip-extras --no-header --annotation-style=line --no-build-isolation \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file $(VENV)/requirements.body pyproject.toml
